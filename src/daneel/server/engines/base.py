@@ -1,0 +1,124 @@
+"""What an engine is: token ids in, token ids out, never text. One `step()` moves every running sequence.
+
+An engine lives in its own process (`engine_process.py`) and is driven by the scheduler there. All structs here cross the
+process boundary as msgpack.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, Protocol
+
+from msgspec import Struct
+
+StopCause = Literal["stop", "length", "cancelled", "error"]
+
+
+class Sampling(Struct, frozen=True):
+    """How the next token is drawn. `temperature` 0 is greedy. `top_k` 0, `top_p` 1, `min_p` 0, `repetition_penalty` 1: off.
+
+    `logprobs` is the number of alternatives to report beside each sampled token's own (0: only its own); `None`: none.
+    """
+
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    seed: int | None = None
+    logit_bias: dict[int, float] = {}
+    logprobs: int | None = None
+
+
+class Generate(Struct, frozen=True):
+    """One sequence to generate. `grammar` is llguidance's Lark text. `script_ids`: scripted engine only, what to emit."""
+
+    request_id: int
+    prompt_ids: list[int]
+    max_tokens: int
+    sampling: Sampling
+    grammar: str | None = None
+    use_cache: bool = True
+    script_ids: list[int] | None = None
+
+
+class TokenAlternatives(Struct, frozen=True):
+    """Log-probability of a sampled token and of the likeliest alternatives (id, logprob), before any mask or temperature."""
+
+    logprob: float
+    top: list[tuple[int, float]]
+
+
+class StepOutput(Struct, frozen=True):
+    """What one step did for one sequence.
+
+    `token_ids` are the newly generated ids; an end-of-generation id, if one was sampled, is the last. `finish` is set on the
+    sequence's last output. `prefill_done` of `prefill_total` uncached prompt tokens are evaluated; `cached_tokens` were
+    read from the KV cache. Times are milliseconds, set on the last output.
+    """
+
+    request_id: int
+    token_ids: list[int]
+    cached_tokens: int
+    prefill_done: int
+    prefill_total: int
+    logprobs: list[TokenAlternatives] | None = None
+    finish: StopCause | None = None
+    error: str | None = None
+    queue_ms: float = 0.0
+    prefill_ms: float = 0.0
+    decode_ms: float = 0.0
+    cache_miss: str | None = None
+
+
+class EngineInfo(Struct, frozen=True):
+    """What the server must know of a loaded model.
+
+    `pieces[i]` is the bytes of token `i` (special tokens as their text). `special_ids` are control tokens and those the
+    tokenizer reads as one unit; `eog_ids` end a generation. `chat_template` is the model's own, if its file holds one.
+    """
+
+    engine: str
+    engine_version: str
+    model_name: str
+    context_tokens: int
+    pieces: list[bytes]
+    special_ids: list[int]
+    eog_ids: list[int]
+    bos_text: str
+    eos_text: str
+    add_bos: bool
+    chat_template: str | None
+    weights_sha256: str | None = None
+    quantisation: str | None = None
+    num_parameters: int | None = None
+
+
+class Engine(Protocol):
+    """A batch engine. `step()` is the system: it moves every admitted sequence by one decode or one chunk of prefill."""
+
+    info: EngineInfo
+
+    @property
+    def max_sequences(self) -> int:
+        """How many sequences may be admitted at a time."""
+        ...
+
+    def tokenize(self, text: str) -> list[int]:
+        """Ids of `text`, special tokens recognised, nothing added in front. Callable from another thread during a step."""
+        ...
+
+    def admit(self, request: Generate) -> None:
+        """Take a sequence. Raises `ValueError` (one clear sentence) when it can never run."""
+        ...
+
+    def cancel(self, request_id: int) -> None:
+        """Drop a sequence; unknown ids are ignored. Takes effect before the next step."""
+        ...
+
+    def step(self) -> list[StepOutput]:
+        """Move all admitted sequences once. Empty only when none is admitted."""
+        ...
+
+    def close(self) -> None: ...
