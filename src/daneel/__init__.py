@@ -1,13 +1,32 @@
 """daneel: the honest stack for agents on open models that you host yourself.
 
-A harness file needs three names: `Harness`, `goal` and `tool`.
+A harness file needs three names: `Harness`, `goal` and `tool`. They are looked up on first use, so that the server's child
+processes, which import this package too, do not pay for the harness.
 """
 
 from __future__ import annotations
 
-from daneel.harness.definition import Goal, Harness, goal
-from daneel.harness.tools.registry import Tool, tool
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from daneel.harness.definition import Goal, Harness, goal
+    from daneel.harness.tools.registry import Tool, tool
 
 __all__ = ["Goal", "Harness", "Tool", "__version__", "goal", "tool"]
 
 __version__ = "0.1.0"
+
+_HOME = {
+    "Goal": "daneel.harness.definition",
+    "Harness": "daneel.harness.definition",
+    "goal": "daneel.harness.definition",
+    "Tool": "daneel.harness.tools.registry",
+    "tool": "daneel.harness.tools.registry",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'daneel' has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)
