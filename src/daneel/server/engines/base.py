@@ -32,7 +32,10 @@ class Sampling(Struct, frozen=True):
 
 
 class Generate(Struct, frozen=True):
-    """One sequence to generate. `grammar` is llguidance's Lark text. `script_ids`: scripted engine only, what to emit."""
+    """One sequence to generate. `grammar` is llguidance's Lark text. `script_ids`: scripted engine only, what to emit.
+
+    `stop_ids` end the generation as the model's own end tokens do (and are reported as the last id, too).
+    """
 
     request_id: int
     prompt_ids: list[int]
@@ -41,6 +44,7 @@ class Generate(Struct, frozen=True):
     grammar: str | None = None
     use_cache: bool = True
     script_ids: list[int] | None = None
+    stop_ids: list[int] = []
 
 
 class TokenAlternatives(Struct, frozen=True):
