@@ -1,0 +1,159 @@
+"""`Harness` and `@goal`: what a harness file holds.
+
+harness = Harness(tools=[cur_time], system=None, max_turns=8)
+
+@goal(prompt="What's the current time?")
+def now(trial) -> bool:
+    return ...
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from importlib.metadata import version
+from typing import Any, Literal
+
+from daneel.errors import UserError
+from daneel.harness.policy import Recovery
+from daneel.harness.run_record import Run
+from daneel.harness.tools.registry import Tool, source_of
+
+ToolResultStyle = Literal["auto", "native", "plain"]
+
+HELD_BY_OTHER_FIELDS = (
+    "messages",
+    "tools",
+    "stream",
+    "tool_choice",
+    "tool_result_style",
+    "temperature",
+    "max_tokens",
+    "seed",
+    "model",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Harness:
+    """What the loop works with: tools, prompt, limits, sampling and recovery policy. Raises UserError when they do not fit.
+
+    `tool_choice` and `first_tool_choice` (the first turn only) are "auto", "none", "required" or a tool's name.
+    `tool_result_style`: "plain" sends results as a plain message, for models that do not finish with their own format;
+    "auto" leaves it to the server where the server is daneel's, and is "native" elsewhere.
+    """
+
+    tools: Sequence[Tool] = ()
+    system: str | None = None
+    max_turns: int | None = 8
+    name: str | None = None
+    temperature: float | None = None
+    max_tokens: int | None = None
+    """Per turn. None: the server's own limit."""
+    sampling: Mapping[str, Any] = field(default_factory=dict)
+    """Any further request fields, such as `top_p` or `chat_template_kwargs`."""
+    tool_choice: str = "auto"
+    first_tool_choice: str | None = None
+    tool_result_style: ToolResultStyle = "auto"
+    recovery: Recovery = field(default_factory=Recovery)
+    max_run_tokens: int | None = None
+    """Prompt and completion tokens over the whole run."""
+    timeout_s: float | None = None
+    max_calls: Mapping[str, int] = field(default_factory=dict)
+    """Calls per tool and run, by tool name."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tools", tuple(self.tools))
+        label = f"harness {self.name}" if self.name else "harness"
+        names: set[str] = set()
+        for tool in self.tools:
+            if not isinstance(tool, Tool):
+                raise UserError(f"{label}: {getattr(tool, '__name__', tool)!r} is not a tool; put @tool above the function")
+            if tool.name in names:
+                raise UserError(f"{label}: two tools are called {tool.name}")
+            names.add(tool.name)
+        self._check_choices(label, names)
+        self._check_numbers(label)
+        for key in self.sampling:
+            if key in HELD_BY_OTHER_FIELDS:
+                raise UserError(f"{label}: sampling: {key} has its own field of Harness or is set by the loop")
+
+    def _check_choices(self, label: str, names: set[str]) -> None:
+        for field_name, choice in (("tool_choice", self.tool_choice), ("first_tool_choice", self.first_tool_choice)):
+            if choice in (None, "auto", "none"):
+                continue
+            if choice == "required" and names:
+                continue
+            if choice not in names:
+                raise UserError(f'{label}: {field_name}: {choice!r} is neither "auto", "none", "required" nor a tool of it')
+        for name in self.max_calls:
+            if name not in names:
+                raise UserError(f"{label}: max_calls: there is no tool {name}")
+        if self.tool_result_style not in ("auto", "native", "plain"):
+            raise UserError(f'{label}: tool_result_style must be "auto", "native" or "plain", not {self.tool_result_style!r}')
+
+    def _check_numbers(self, label: str) -> None:
+        for field_name in ("max_turns", "max_tokens", "max_run_tokens"):
+            value = getattr(self, field_name)
+            if value is not None and (not isinstance(value, int) or value < 1):
+                raise UserError(f"{label}: {field_name} must be a whole number of at least 1, or None, not {value!r}")
+        if self.timeout_s is not None and self.timeout_s <= 0:
+            raise UserError(f"{label}: timeout_s must be above 0, or None, not {self.timeout_s!r}")
+        if self.temperature is not None and self.temperature < 0:
+            raise UserError(f"{label}: temperature must be 0 or more, not {self.temperature!r}")
+
+    def tool(self, name: str) -> Tool | None:
+        """The tool of exactly this name."""
+        return next((tool for tool in self.tools if tool.name == name), None)
+
+    def declarations(self) -> list[dict[str, Any]]:
+        """The `tools` field of a request."""
+        return [tool.declaration() for tool in self.tools]
+
+    def with_changes(self, **changes: Any) -> Harness:
+        """A copy with other values in some fields; checked as a new one is."""
+        return replace(self, **changes)
+
+    def fingerprint(self) -> str:
+        """*H*: the hash of all that makes this harness behave as it does, its name apart.
+
+        Prompts, tool schemas and source, limits, recovery policy, sampling, and daneel's version.
+        """
+        plain = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("name", "tools", "recovery")}
+        tools = [[tool.declaration(), tool.source, tool.parallel, tool.repeats] for tool in self.tools]
+        return digest({**plain, "tools": tools, "recovery": asdict(self.recovery), "daneel": version("daneel")})
+
+
+@dataclass(frozen=True)
+class Goal:
+    """A prompt, and a check that says whether a run achieved it. Made by `@goal`; calling it calls the check."""
+
+    name: str
+    prompt: str
+    check: Callable[[Run], bool]
+
+    def __call__(self, run: Run) -> bool:
+        return bool(self.check(run))
+
+    def fingerprint(self) -> str:
+        """*G*: the hash of prompt and check."""
+        return digest([self.prompt, source_of(self.check)])
+
+
+def goal(*, prompt: str, name: str | None = None) -> Callable[[Callable[[Run], bool]], Goal]:
+    """Make a goal of a check: `@goal(prompt="…")` above `def name(trial) -> bool`. The check is given the finished `Run`."""
+    if not isinstance(prompt, str) or not prompt.strip():
+        raise UserError("goal: the prompt is empty")
+    return lambda check: Goal(name or check.__name__, prompt, check)
+
+
+def digest(value: Any) -> str:
+    """A short hash of JSON-like data: the same for the same data, on any machine."""
+    canonical = json.dumps(value, sort_keys=True, ensure_ascii=False, default=_plain)
+    return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+
+
+def _plain(value: Any) -> Any:
+    return dict(value) if isinstance(value, Mapping) else repr(value)

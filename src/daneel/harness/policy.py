@@ -1,0 +1,73 @@
+"""The recovery policy of a harness: how many failures it bears, and the words it answers them with.
+
+The words matter more than they look: which reply makes a small model go on was tried on real ones (`docs/log.md`). Every
+field can be overridden per harness: `Harness(recovery=Recovery(empty_reply="…"))`.
+"""
+
+from __future__ import annotations
+
+import string
+from dataclasses import dataclass, fields
+
+from daneel.errors import UserError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recovery:
+    """Caps first, then wordings; a wording's `{fields}` are filled in. Raises UserError for a field that does not exist."""
+
+    repair: bool = True
+    """Repair in place what is certain, before telling the model."""
+    rescue_text_calls: bool = True
+    """Take calls that a server left as text for calls, if they name a tool of this harness and fit its schema."""
+    max_consecutive_failures: int = 3
+    """Turns in a row that neither called a tool nor answered; then the run stops with `gave_up`."""
+    max_announcement_replies: int = 2
+    """How often a run answers a call that was announced and not made; after that the text counts as the answer."""
+    repeat_note_at: int = 2
+    """The how-many-th same call with the same result gets a note with its result."""
+    repeat_force_answer_at: int = 3
+    """From this one on the next turn may not call tools, where the server honours `tool_choice`."""
+    repeat_stop_at: int = 4
+    """This one ends the run with `loop`."""
+
+    failed_call: str = (
+        "Error: this tool call could not be read: {error}\n"
+        "You wrote: {raw}\nThe tool is: {schema}\nWrite the call again, corrected."
+    )
+    truncated_call: str = (
+        "Error: this tool call was cut off before its end.\n"
+        "You wrote: {raw}\nThe tool is: {schema}\nWrite the whole call again, shorter."
+    )
+    invalid_arguments: str = (
+        "Error: wrong arguments: {error}.\nYou wrote: {raw}\nThe tool is: {schema}\nWrite the call again, corrected."
+    )
+    unknown_tool: str = "Error: there is no tool {name}. The tools are: {names}."
+    empty_reply: str = "Your reply was empty. Call a tool, or give the answer."
+    empty_after_results: str = "Your reply was empty. Answer the question now, with the tool results above: {question}"
+    truncated_reply: str = "Your reply was cut off because it was too long. Give it again, shorter."
+    announced_call: str = "You have not called {names} yet. Call it now."
+    repeated_call: str = (
+        "Note: you have already called {name} with these arguments and got the same result. "
+        "Do not call it again; answer with the results you have."
+    )
+    last_turn: str = "This is your last turn. Do not call tools any more; answer now with what you have."
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, bool):
+                continue
+            if isinstance(value, int) and value < 1:
+                raise UserError(f"recovery: {field.name} must be at least 1, not {value}")
+            if isinstance(value, str):
+                unknown = _placeholders(value, field.name) - _placeholders(str(field.default), field.name)
+                if unknown:
+                    raise UserError(f"recovery: {field.name} has {{{unknown.pop()}}}, which is not filled in there")
+
+
+def _placeholders(wording: str, name: str) -> set[str]:
+    try:
+        return {found for _, found, _, _ in string.Formatter().parse(wording) if found is not None}
+    except ValueError as error:
+        raise UserError(f"recovery: {name}: {error}; write braces that are no field as {{{{ and }}}}") from error
