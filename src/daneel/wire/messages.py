@@ -72,7 +72,7 @@ class Repair(Struct):
     raw: str
 
 
-class Warning(Struct):  # noqa: A001 - the field's own name on the wire
+class Warning(Struct):
     """A request field that was not honoured as given."""
 
     field: str
