@@ -1,0 +1,36 @@
+"""Four versions of one harness. They differ only in what the second tool is called and how it is described.
+
+daneel run examples/clock.py --harness H1 --goal now
+daneel measure examples/clock.py --goal now
+"""
+
+from datetime import date, datetime, time
+
+from daneel import Harness, goal, tool
+from daneel.bench.checks import states_date, states_time
+
+
+@tool
+def cur_time() -> str:
+    """Get current time"""
+    return datetime.now().strftime("%H:%M:%S")
+
+
+def today() -> str:
+    return date.today().isoformat()
+
+
+H1 = Harness(tools=[cur_time, tool(name="get_current_date", description="Get current date")(today)])
+H2 = Harness(tools=[cur_time, tool(name="my_date", description="TODO")(today)])
+H3 = Harness(tools=[cur_time, tool(name="cur_date", description="TODO")(today)])
+H4 = Harness(tools=[cur_time, tool(name="my_date", description="Get current date")(today)])
+
+
+@goal(prompt="What's the current date and time?")
+def now(trial) -> bool:
+    """The answer states a date and a time that the tools returned in this trial, and no others."""
+    answer = trial.answer or ""
+    results = [(call.name, call.result) for call in trial.calls if call.result and not call.error]
+    times = [time.fromisoformat(result[:8]) for name, result in results if name == "cur_time"]
+    dates = [date.fromisoformat(result[:10]) for name, result in results if name != "cur_time"]
+    return any(states_time(answer, t) for t in times) and any(states_date(answer, d) for d in dates)
