@@ -1,82 +1,98 @@
-"""The request side of the dialect: what a chat request may hold, and the ledger of what is not honoured.
+"""The request side of the dialect: what a chat request may hold.
 
 `parse_chat_request()` checks everything that can be checked without a model and says, for every field that daneel does not
-honour, whether it is ignored (an entry in `warnings`) or refused (400).
+honour, whether it is ignored (an entry in `warnings`) or refused (400). The structs are in `request_types.py`, the checks in
+`request_checks.py`, the entries in `ledger.py`.
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal
+import re
+from typing import Any
 
-from msgspec import UNSET, Struct, UnsetType
+import msgspec
 
-OnFailedToolCall = Literal["content", "report", "error"]
-ToolResultStyle = Literal["auto", "native", "plain"]
-ReasoningField = Literal["reasoning", "reasoning_content", "both"]
-CacheMode = Literal["read_write", "read", "off"]
+from daneel.wire import request_checks as checks
+from daneel.wire.errors import BadRequest
+from daneel.wire.ledger import Ledger
+from daneel.wire.messages import Warning
+from daneel.wire.request_types import (
+    CacheControl,
+    CacheMode,
+    ChatRequest,
+    FunctionDeclaration,
+    OnFailedToolCall,
+    ReasoningField,
+    StreamOptions,
+    ToolDeclaration,
+    ToolResultStyle,
+)
+from daneel.wire.strict_json import decode_object, shown
+
+__all__ = [
+    "CacheControl",
+    "CacheMode",
+    "ChatRequest",
+    "FunctionDeclaration",
+    "OnFailedToolCall",
+    "ReasoningField",
+    "StreamOptions",
+    "ToolDeclaration",
+    "ToolResultStyle",
+    "parse_chat_request",
+]
+
+_FIELDS = frozenset(ChatRequest.__struct_fields__)
+_WHERE = re.compile(r"^(?P<problem>.*?)(?: - at `(?P<path>.*)`)?$", re.S)
 
 
-class CacheControl(Struct, forbid_unknown_fields=True):
-    mode: CacheMode = "read_write"
-    pin_s: float | None = None
+def parse_chat_request(body: bytes) -> tuple[ChatRequest, list[Warning]]:
+    """The request in `body` and what of it is not honoured. Raises `BadRequest`, whose message names field and value."""
+    raw = decode_object(body)
+    # clients write null for what they leave open
+    given = {name: value for name, value in raw.items() if value is not None}
+    checks.messages(given.get("messages"))
+    checks.choices(given)
+    request = _converted(given)
+    ledger = Ledger(strict=request.strict_fields)
+    ledger.top_level(raw, _FIELDS)
+    checks.numbers(given)
+    checks.max_tokens(request)
+    checks.logprobs(request)
+    checks.logit_bias(request.logit_bias)
+    checks.include(request.include)
+    request.stop = checks.stop_strings(request.stop)
+    checks.tools(request.tools, given.get("tools", []), ledger)
+    checks.tool_choice(request.tool_choice, [tool.function.name for tool in request.tools], ledger)
+    checks.response_format(request.response_format, ledger)
+    checks.stream_options(given.get("stream_options"), request.stream, ledger)
+    checks.prompt_flags(request)
+    return request, ledger.warnings
 
 
-class StreamOptions(Struct):
-    include_usage: bool = False
+def _converted(given: dict[str, Any]) -> ChatRequest:
+    """The typed request. A value of the wrong type is a `BadRequest` that names the field and shows the value."""
+    try:
+        return msgspec.convert(given, ChatRequest)
+    except msgspec.ValidationError as error:
+        match = _WHERE.match(str(error))
+        problem = (match["problem"] if match else str(error)).replace("`", "").replace(" | null", "")
+        problem = problem[:1].lower() + problem[1:]
+        path = (match["path"] if match and match["path"] else "$").removeprefix("$").removeprefix(".").removesuffix("[...]")
+        if not path:
+            raise BadRequest(problem) from None
+        value = _at(given, path)
+        got = "" if value is None else f": {shown(value)}"
+        raise BadRequest(f"{path}: {problem}{got}", param=path) from None
 
 
-class FunctionDeclaration(Struct):
-    """A tool's declaration. `parameters` is a JSON Schema object; absent means a tool without arguments."""
-
-    name: str
-    description: str | None = None
-    parameters: dict[str, Any] | None = None
-    strict: bool | None = None
-
-
-class ToolDeclaration(Struct):
-    function: FunctionDeclaration
-    type: str = "function"
-
-
-class ChatRequest(Struct, kw_only=True):
-    """A chat request after parsing, field names as on the wire. `messages` are checked and normalised, see `history.py`.
-
-    Sampling fields left at `None` were not given: the server's defaults apply.
-    """
-
-    messages: list[dict[str, Any]]
-    model: str | None = None
-    tools: list[ToolDeclaration] = []
-    tool_choice: str | dict[str, Any] = "auto"
-    parallel_tool_calls: bool | None = None
-    stream: bool = False
-    stream_options: StreamOptions | None = None
-    max_tokens: int | None = None
-    max_completion_tokens: int | None = None
-    stop: str | list[str] | None = None
-    n: int | None = None
-    temperature: float | None = None
-    top_p: float | None = None
-    top_k: int | None = None
-    min_p: float | None = None
-    presence_penalty: float | None = None
-    frequency_penalty: float | None = None
-    repetition_penalty: float | None = None
-    seed: int | None = None
-    logit_bias: dict[str, float] | None = None
-    logprobs: bool = False
-    top_logprobs: int | None = None
-    response_format: dict[str, Any] | None = None
-    # what daneel adds
-    chat_template_kwargs: dict[str, Any] = {}
-    add_generation_prompt: bool | UnsetType = UNSET
-    continue_final_message: bool | UnsetType = UNSET
-    on_failed_tool_call: OnFailedToolCall = "content"
-    tool_result_style: ToolResultStyle = "auto"
-    reasoning_field: ReasoningField | None = None
-    strict_fields: bool = False
-    cache: CacheControl | None = None
-    include: list[str] = []
-    script: str | list[str] | None = None
-    """Scripted engine only: the text to be generated (or the list of its tokens' texts), instead of a model's."""
+def _at(value: Any, path: str) -> Any:
+    """What stands at a path like `tools[0].function.name`; `None` if that cannot be told."""
+    for step in re.findall(r"[^.\[\]]+", path):
+        if isinstance(value, dict):
+            value = value.get(step)
+        elif isinstance(value, list) and step.isdigit() and int(step) < len(value):
+            value = value[int(step)]
+        else:
+            return None
+    return value
