@@ -6,16 +6,42 @@ process boundary as msgpack.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal, Protocol
 
 from msgspec import Struct
 
+from daneel.errors import UserError
+
 StopCause = Literal["stop", "length", "cancelled", "error"]
+
+
+class EngineLoadError(UserError):
+    """The model could not be loaded. The message is one sentence that says why."""
+
+
+class EngineSpec(Struct, frozen=True):
+    """What to load and how. `gpu_layers` "all" or a number; `None` elsewhere lets the engine choose (and report)."""
+
+    engine: str
+    model_path: str | None = None
+    gpu_layers: int | Literal["all"] = "all"
+    context_tokens: int | None = None
+    num_threads: int | None = None
+    prefill_chunk_tokens: int = 256
+    script_path: str | None = None
+
+
+LoadProgress = Callable[[float], None]
+"""Called with the loaded fraction, 0 to 1. Raises `OSError` when nobody waits for the model any more."""
 
 
 class Sampling(Struct, frozen=True):
     """How the next token is drawn. `temperature` 0 is greedy. `top_k` 0, `top_p` 1, `min_p` 0, `repetition_penalty` 1: off.
 
+    The order is llama.cpp's: grammar mask, logit bias, penalties, top-k, top-p, min-p, temperature, draw. The repetition
+    penalty sees the prompt and the generated tokens (as in transformers and vLLM), presence and frequency penalties the
+    generated tokens only (as OpenAI defines them). Without a `seed` a random one is drawn; only its low 32 bits count.
     `logprobs` is the number of alternatives to report beside each sampled token's own (0: only its own); `None`: none.
     """
 
@@ -55,11 +81,12 @@ class TokenAlternatives(Struct, frozen=True):
 
 
 class StepOutput(Struct, frozen=True):
-    """What one step did for one sequence.
+    """What one step did for one sequence. The scheduler sends one without tokens as soon as it has accepted a request.
 
     `token_ids` are the newly generated ids; an end-of-generation id, if one was sampled, is the last. `finish` is set on the
     sequence's last output. `prefill_done` of `prefill_total` uncached prompt tokens are evaluated; `cached_tokens` were
-    read from the KV cache. Times are milliseconds, set on the last output.
+    read from the KV cache. `cache_miss` says why not more of them (`None`: all that could be were). Times are milliseconds,
+    set on the last output.
     """
 
     request_id: int
@@ -79,8 +106,9 @@ class StepOutput(Struct, frozen=True):
 class EngineInfo(Struct, frozen=True):
     """What the server must know of a loaded model.
 
-    `pieces[i]` is the bytes of token `i` (special tokens as their text). `special_ids` are control tokens and those the
-    tokenizer reads as one unit; `eog_ids` end a generation. `chat_template` is the model's own, if its file holds one.
+    `pieces[i]` is the bytes of token `i` (special tokens as their text). `special_ids` are control tokens and added tokens
+    that look like a marker (`<...>`, `[...]`): grammars refer to them by id. `eog_ids` end a generation. `chat_template` is
+    the model's own, if its file holds one.
     """
 
     engine: str
@@ -113,8 +141,12 @@ class Engine(Protocol):
         """Ids of `text`, special tokens recognised, nothing added in front. Callable from another thread during a step."""
         ...
 
+    def check(self, request: Generate) -> None:
+        """Raise `ValueError` (one clear sentence) when `request` can never run. Callable from another thread during a step."""
+        ...
+
     def admit(self, request: Generate) -> None:
-        """Take a sequence. Raises `ValueError` (one clear sentence) when it can never run."""
+        """Take a checked sequence. At most `max_sequences` at a time."""
         ...
 
     def cancel(self, request_id: int) -> None:

@@ -1,0 +1,110 @@
+"""The engine's own process: `python -m daneel.server.engine_main FD`, FD being its end of a socketpair.
+
+One thread reads frames and answers what needs no step (tokenizing, refusals); the main thread steps the engine. When the
+server is gone the process ends at once, whatever native code is doing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import signal
+import socket
+import sys
+import threading
+import traceback
+
+from daneel.server.child_process import die_with_parent
+from daneel.server.engine_messages import (
+    Cancel,
+    Load,
+    Loaded,
+    LoadFailed,
+    Progress,
+    Refused,
+    Stepped,
+    Submit,
+    ToChild,
+    Tokenize,
+    Tokenized,
+)
+from daneel.server.engines.base import Engine, EngineLoadError, EngineSpec, LoadProgress
+from daneel.server.framing import Frames
+from daneel.server.scheduler import Scheduler
+
+ENGINE_MODULES = {
+    "llama.cpp": "daneel.server.engines.llama_cpp",
+    "scripted": "daneel.server.engines.scripted",
+}
+"""Each module has `load(spec, on_progress) -> Engine`; imported only when asked for, since each needs its own packages."""
+
+
+def load_engine(spec: EngineSpec, on_progress: LoadProgress) -> Engine:
+    """Load what `spec` asks for. Raises `EngineLoadError`."""
+    if spec.engine not in ENGINE_MODULES:
+        raise EngineLoadError(f"there is no engine {spec.engine!r}; there are: {', '.join(ENGINE_MODULES)}")
+    try:
+        module = importlib.import_module(ENGINE_MODULES[spec.engine])
+    except ModuleNotFoundError as error:
+        raise EngineLoadError(f"the engine {spec.engine} needs a package that is not installed: {error.name}") from error
+    engine: Engine = module.load(spec, on_progress)
+    return engine
+
+
+def main() -> int:
+    """Load, then serve frames until the server closes the socket."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    die_with_parent()
+    frames = Frames(socket.socket(fileno=int(sys.argv[1])), ToChild)
+    first = frames.recv()
+    if not isinstance(first, Load):
+        raise TypeError(f"expected a Load frame first, got {type(first).__name__}")
+    try:
+        engine = load_engine(first.spec, lambda fraction: frames.send(Progress(fraction)))
+    except EngineLoadError as error:
+        frames.send(LoadFailed(str(error)))
+        return 1
+    frames.send(Loaded(engine.info))
+    scheduler = Scheduler(engine, lambda outputs: frames.send(Stepped(outputs)))
+    threading.Thread(target=_read_frames, args=(frames, engine, scheduler), name="frames", daemon=True).start()
+    scheduler.run()
+    return 0
+
+
+def _read_frames(frames: Frames, engine: Engine, scheduler: Scheduler) -> None:
+    """Read until the end. Leaves by `os._exit`: the main thread may be deep in native code and must not keep the process."""
+    code = 1
+    try:
+        with contextlib.suppress(EOFError, OSError):
+            while True:
+                _handle(frames.recv(), frames, engine, scheduler)
+        code = 0
+    except BaseException:  # noqa: BLE001 (whatever it is, say it on stderr, which the server keeps, and end)
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _handle(message: object, frames: Frames, engine: Engine, scheduler: Scheduler) -> None:
+    match message:
+        case Submit(request):
+            try:
+                scheduler.submit(request)
+            except ValueError as error:
+                frames.send(Refused(request.request_id, str(error)))
+        case Cancel(request_id):
+            scheduler.cancel(request_id)
+        case Tokenize(call_id, text):
+            frames.send(Tokenized(call_id, engine.tokenize(text)))
+        case _:
+            raise TypeError(f"unexpected frame {type(message).__name__}")
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except (EOFError, BrokenPipeError, ConnectionResetError):
+        # the server is gone: nobody is left to tell
+        sys.exit(0)

@@ -1,0 +1,247 @@
+"""Loading a GGUF with llama.cpp's C API, and what its vocabulary and metadata say.
+
+llama.cpp answers a failed load with a null pointer and log lines; `explain_load_failure` turns the lines into a sentence.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+import llama_cpp
+import llama_cpp.llama_cpp as native
+import psutil
+
+from daneel.server.engines.base import EngineInfo, EngineLoadError, EngineSpec, LoadProgress
+
+GGUF_MAGIC = b"GGUF"
+DEFAULT_CONTEXT_TOKENS = 16_384
+"""Long enough for an agent's session; fewer when the model was trained for fewer or memory is short."""
+_MIN_CONTEXT_TOKENS = 2_048
+_KV_SHARE_OF_FREE_MEMORY = 0.25
+_SHARD_NAME = re.compile(r"^(?P<stem>.*)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf$")
+_LOG_LEVEL_ERROR = 3  # ggml.h, GGML_LOG_LEVEL_ERROR
+_LOG_LEVEL_CONTINUED = 5
+
+# What llama.cpp logs, and what it means to the person who chose the file; `{0}` is the first group.
+_FAILURES = (
+    (re.compile(r"unknown model architecture: '([^']*)'"), "this build of llama.cpp does not know its architecture {0!r}"),
+    (re.compile(r"not within the file bounds|corrupted or incomplete|unexpected end of file|failed to read"),
+     "the file is truncated or damaged: download it again"),
+    (re.compile(r"(?:unable|failed) to allocate|out of memory|bad_alloc|cannot allocate"), "there is not enough memory for it"),
+    (re.compile(r"unknown pre-tokenizer type: '([^']*)'"), "this build of llama.cpp does not know its pre-tokenizer {0!r}"),
+    (re.compile(r"(?:GGUF|gguf).*version"), "its GGUF version is not supported by this build of llama.cpp"),
+)  # fmt: skip
+
+
+class LogLines:
+    """llama.cpp's log: nothing on the terminal, the last lines kept. Must live as long as the library logs."""
+
+    def __init__(self) -> None:
+        self._errors: deque[str] = deque(maxlen=40)
+        self._level = 0
+        self._callback = native.llama_log_callback(self._log)
+        native.llama_log_set(self._callback, ctypes.c_void_p(0))
+
+    def _log(self, level: int, text: bytes, _user_data: object) -> None:
+        if level != _LOG_LEVEL_CONTINUED:
+            self._level = level
+        if self._level == _LOG_LEVEL_ERROR:
+            self._errors.append(text.decode(errors="replace").strip())
+
+    def errors(self) -> list[str]:
+        return [line for line in self._errors if line]
+
+
+def check_files(path: Path) -> None:
+    """Raise `EngineLoadError` when `path` is not a readable GGUF or, of a sharded one, not the first of all shards."""
+    if match := _SHARD_NAME.match(path.name):
+        if int(match["number"]) != 1:
+            raise EngineLoadError(
+                f"{path} is shard {int(match['number'])}; give the first one, -00001-of-{match['count']}.gguf"
+            )
+        for number in range(1, int(match["count"]) + 1):
+            _check_magic(path.with_name(f"{match['stem']}-{number:05d}-of-{match['count']}.gguf"))
+    else:
+        _check_magic(path)
+
+
+def _check_magic(path: Path) -> None:
+    try:
+        with path.open("rb") as file:
+            magic = file.read(len(GGUF_MAGIC))
+    except FileNotFoundError:
+        raise EngineLoadError(f"there is no model file {path}") from None
+    except OSError as error:
+        raise EngineLoadError(f"the model file {path} cannot be read: {error.strerror}") from error
+    if magic != GGUF_MAGIC:
+        raise EngineLoadError(f"{path} is not a GGUF file: it does not begin with {GGUF_MAGIC.decode()}")
+
+
+def explain_load_failure(path: Path, lines: list[str]) -> EngineLoadError:
+    """One sentence from what llama.cpp logged."""
+    for pattern, meaning in _FAILURES:
+        for line in lines:
+            if found := pattern.search(line):
+                return EngineLoadError(f"cannot load {path}: {meaning.format(*found.groups())}")
+    detail = lines[0] if lines else "llama.cpp gave no reason"
+    return EngineLoadError(f"cannot load {path}: {detail}")
+
+
+def load_model(spec: EngineSpec, on_progress: LoadProgress, log: LogLines) -> Any:
+    """The native model, memory-mapped. Raises `EngineLoadError`."""
+    path = Path(spec.model_path or "")
+    check_files(path)
+    params = native.llama_model_default_params()
+    params.n_gpu_layers = -1 if spec.gpu_layers == "all" else spec.gpu_layers
+    params.use_extra_bufts = not _cpu_has_amx()
+    last = [-1]
+
+    def progress(fraction: float, _user_data: object) -> bool:
+        percent = int(fraction * 100)
+        if percent > last[0]:
+            last[0] = percent
+            try:
+                on_progress(fraction)
+            except OSError:
+                return False
+        return True
+
+    # the callback must outlive the call, so it has a name
+    callback = native.llama_progress_callback(progress)
+    params.progress_callback = callback
+    model = native.llama_model_load_from_file(os.fsencode(path), params)
+    if not model:
+        raise explain_load_failure(path, log.errors())
+    if not native.llama_model_has_decoder(model) or native.llama_model_has_encoder(model):
+        raise EngineLoadError(f"cannot serve {path}: it is not a decoder-only text model")
+    return model
+
+
+def _cpu_has_amx() -> bool:
+    """Whether llama.cpp would repack weights for Intel's AMX: that path crashes on some machines (ldtilecfg faults in
+    `ggml_backend_amx_mul_mat`, llama.cpp issue 20824), and it cannot be turned off apart from the other repacking."""
+    try:
+        return "amx_int8" in Path("/proc/cpuinfo").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return False
+
+
+def choose_context_tokens(model: Any, wanted: int | None) -> int:
+    """The context to make, in tokens. Raises `EngineLoadError` when more is wanted than the model was trained for."""
+    trained = int(native.llama_model_n_ctx_train(model))
+    if wanted is not None:
+        if not 1 <= wanted <= trained:
+            raise EngineLoadError(f"a context of {wanted} tokens is not possible: this model was trained for {trained}")
+        return wanted
+    tokens = min(trained, DEFAULT_CONTEXT_TOKENS)
+    budget_bytes = psutil.virtual_memory().available * _KV_SHARE_OF_FREE_MEMORY
+    while tokens > _MIN_CONTEXT_TOKENS and tokens * kv_bytes_per_token(model) > budget_bytes:
+        tokens //= 2
+    return tokens
+
+
+def kv_bytes_per_token(model: Any) -> int:
+    """Keys and values of one token in 16 bits, over all layers; an upper bound for models with sliding windows."""
+    heads = max(1, native.llama_model_n_head(model))
+    width = native.llama_model_n_embd(model) // heads * native.llama_model_n_head_kv(model)
+    return int(2 * 2 * native.llama_model_n_layer(model) * width)
+
+
+def choose_num_threads(wanted: int | None) -> int:
+    """Physical cores this process may use: oversubscribed cores slow ggml down by 10 to 100 times."""
+    if wanted is not None:
+        return max(1, wanted)
+    cores = psutil.cpu_count(logical=False) or os.cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):
+        cores = min(cores, len(os.sched_getaffinity(0)))
+    return max(1, min(cores, _cgroup_cores() or cores))
+
+
+def _cgroup_cores() -> int | None:
+    """The container's CPU quota in whole cores (cgroup v2, `cpu.max` is "quota period" or "max period")."""
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
+    except (OSError, ValueError):
+        return None
+    return max(1, int(quota) // int(period)) if quota.isdigit() else None
+
+
+def metadata(model: Any, key: str) -> str | None:
+    """A value of the GGUF's metadata as text, `None` when it has no such key."""
+    num_bytes = native.llama_model_meta_val_str(model, key.encode(), ctypes.create_string_buffer(1), 1)
+    if num_bytes < 0:
+        return None
+    buffer = ctypes.create_string_buffer(num_bytes + 1)
+    native.llama_model_meta_val_str(model, key.encode(), buffer, num_bytes + 1)
+    return buffer.raw[:num_bytes].decode(errors="replace")
+
+
+def token_pieces(vocab: Any) -> list[bytes]:
+    """The bytes of every token, special ones as their text."""
+    size = 1024
+    buffer = ctypes.create_string_buffer(size)
+    pieces = []
+    for token_id in range(native.llama_vocab_n_tokens(vocab)):
+        num_bytes = native.llama_token_to_piece(vocab, token_id, buffer, size, 0, True)
+        if num_bytes < 0:  # the buffer is too small: the length wanted, negated
+            size = -num_bytes
+            buffer = ctypes.create_string_buffer(size)
+            num_bytes = native.llama_token_to_piece(vocab, token_id, buffer, size, 0, True)
+        pieces.append(ctypes.string_at(buffer, num_bytes))
+    return pieces
+
+
+def special_token_ids(vocab: Any, pieces: list[bytes]) -> list[int]:
+    """Control tokens, and added tokens that look like a marker (added runs of white space or HTML-free text are text)."""
+    special = []
+    for token_id, piece in enumerate(pieces):
+        attributes = native.llama_vocab_get_attr(vocab, token_id)
+        looks_like_marker = (piece[:1], piece[-1:]) in ((b"<", b">"), (b"[", b"]")) and len(piece) > 2
+        if attributes & native.LLAMA_TOKEN_ATTR_CONTROL or (
+            attributes & native.LLAMA_TOKEN_ATTR_USER_DEFINED and looks_like_marker
+        ):
+            special.append(token_id)
+    return special
+
+
+def describe(model: Any, path: Path, context_tokens: int) -> EngineInfo:
+    """What the server must know of a loaded model."""
+    vocab = native.llama_model_get_vocab(model)
+    pieces = token_pieces(vocab)
+
+    def text(token_id: int) -> str:
+        return pieces[token_id].decode(errors="replace") if 0 <= token_id < len(pieces) else ""
+
+    quantisation = native.llama_ftype_name(native.llama_model_ftype(model))
+    return EngineInfo(
+        engine="llama.cpp",
+        engine_version=llama_cpp.__version__,
+        model_name=metadata(model, "general.name") or path.stem,
+        context_tokens=context_tokens,
+        pieces=pieces,
+        special_ids=special_token_ids(vocab, pieces),
+        eog_ids=[token_id for token_id in range(len(pieces)) if native.llama_vocab_is_eog(vocab, token_id)],
+        bos_text=text(native.llama_vocab_bos(vocab)),
+        eos_text=text(native.llama_vocab_eos(vocab)),
+        add_bos=bool(native.llama_vocab_get_add_bos(vocab)),
+        chat_template=metadata(model, "tokenizer.chat_template"),
+        quantisation=quantisation.decode(errors="replace") if quantisation else None,
+        num_parameters=int(native.llama_model_n_params(model)),
+    )
+
+
+def tokenize(vocab: Any, text: str) -> list[int]:
+    """Ids of `text`, special tokens recognised, nothing added. Raises `ValueError` on a lone surrogate."""
+    data = text.encode()
+    capacity = len(data) + 8
+    ids = (native.llama_token * capacity)()
+    count = native.llama_tokenize(vocab, data, len(data), ids, capacity, False, True)
+    if count < 0:
+        ids = (native.llama_token * -count)()
+        count = native.llama_tokenize(vocab, data, len(data), ids, -count, False, True)
+    return list(ids[:count])

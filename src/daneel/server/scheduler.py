@@ -1,0 +1,97 @@
+"""The queue in front of an engine and the loop that steps it; lives in the engine's process.
+
+Requests are admitted first in, first out, as many at a time as the engine takes. `submit` and `cancel` may be called from
+any thread; one thread runs `run` (or `step`).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+
+import msgspec
+
+from daneel.server.engines.base import Engine, Generate, StepOutput
+
+
+class Scheduler:
+    """Feeds `engine` and hands the outputs of each step, all sequences together, to `emit`."""
+
+    def __init__(self, engine: Engine, emit: Callable[[list[StepOutput]], None]) -> None:
+        self._engine = engine
+        self._emit = emit
+        self._changed = threading.Condition()
+        self._queue: deque[tuple[Generate, float]] = deque()
+        self._running: dict[int, float] = {}
+        """Admitted request ids and how long each was queued, in milliseconds."""
+        self._cancelled: list[int] = []
+        self._closed = False
+
+    def submit(self, request: Generate) -> None:
+        """Queue a request, and emit an empty output that says it is accepted. Raises `ValueError` when it can never run."""
+        self._engine.check(request)
+        self._emit([StepOutput(request.request_id, [], 0, 0, len(request.prompt_ids))])
+        with self._changed:
+            self._queue.append((request, time.monotonic()))
+            self._changed.notify()
+
+    def cancel(self, request_id: int) -> None:
+        """Drop a request, queued or running, before the next step. Unknown ids are ignored."""
+        with self._changed:
+            queued = [entry for entry in self._queue if entry[0].request_id != request_id]
+            if len(queued) < len(self._queue):
+                self._queue = deque(queued)
+            else:
+                self._cancelled.append(request_id)
+                self._changed.notify()
+
+    @property
+    def num_queued(self) -> int:
+        with self._changed:
+            return len(self._queue)
+
+    @property
+    def num_running(self) -> int:
+        with self._changed:
+            return len(self._running)
+
+    def close(self) -> None:
+        """Make `run` return after the step it is in."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+
+    def run(self) -> None:
+        """Step while there is work, wait while there is none, until `close`."""
+        while True:
+            with self._changed:
+                while not (self._closed or self._queue or self._running or self._cancelled):
+                    self._changed.wait()
+                if self._closed:
+                    return
+            self.step()
+
+    def step(self) -> None:
+        """Apply cancels, admit what fits, and step the engine once."""
+        with self._changed:
+            for request_id in self._cancelled:
+                if self._running.pop(request_id, None) is not None:
+                    self._engine.cancel(request_id)
+            self._cancelled.clear()
+            while self._queue and len(self._running) < self._engine.max_sequences:
+                request, queued_at = self._queue.popleft()
+                self._running[request.request_id] = (time.monotonic() - queued_at) * 1000
+                self._engine.admit(request)
+            if not self._running:
+                return
+        outputs = [self._with_queue_time(output) for output in self._engine.step()]
+        self._emit(outputs)
+
+    def _with_queue_time(self, output: StepOutput) -> StepOutput:
+        if output.finish is None:
+            return output
+        with self._changed:
+            queue_ms = self._running.pop(output.request_id, 0.0)
+        return msgspec.structs.replace(output, queue_ms=queue_ms)
