@@ -39,9 +39,11 @@ class ResolvedModel:
     weights_bytes: int
 
 
-def resolve(model: str, *, progress: Progress | None = None, entries: Catalogue | None = None) -> ResolvedModel:
+def resolve(
+    model: str, *, progress: Progress | None = None, entries: Catalogue | None = None, may_fetch: bool = True
+) -> ResolvedModel:
     """Find `model`: a path, a name of the catalogue (pulled when missing), `OWNER/NAME[:FILE]` of the hub (likewise),
-    `ollama:NAME[:TAG]`, or the name of a file in a store.
+    `ollama:NAME[:TAG]`, or the name of a file in a store. Without `may_fetch`, only what is here already.
 
     Raises `UserError` when it is none of these, cannot be had, or is not a GGUF that can be loaded.
     """
@@ -51,13 +53,13 @@ def resolve(model: str, *, progress: Progress | None = None, entries: Catalogue 
     if path.exists():
         return _from_path(path)
     if entry := entries.get(model):
-        return _from_entry(entry, progress)
+        return _from_entry(entry, progress, may_fetch)
     if _looks_like_path(model):
         raise UserError(f"no such file: {model}")
     if model.startswith("ollama:"):
         return _from_ollama(model)
     if match := _HUB_ID.fullmatch(model):
-        return _from_hub(match["repo"], match["file"], progress)
+        return _from_hub(match["repo"], match["file"], progress, may_fetch)
     if stored := _by_file_name(model):
         return _from_stored(stored, stored.name)
     raise UserError(_unknown(model, entries))
@@ -84,14 +86,23 @@ def _from_path(path: Path) -> ResolvedModel:
     return _resolved(shards[0].stem, shards, "file", None)
 
 
-def _from_entry(entry: Entry, progress: Progress) -> ResolvedModel:
-    found = find(entry) or pull(entry, progress)
+def _from_entry(entry: Entry, progress: Progress, may_fetch: bool) -> ResolvedModel:
+    found = find(entry)
+    if found is None:
+        _check_may_fetch(entry.name, may_fetch)
+        found = pull(entry, progress)
     return _resolved(entry.name, found.shards, found.origin, found.sha256)
 
 
-def _from_hub(repo: str, file: str | None, progress: Progress) -> ResolvedModel:
+def _check_may_fetch(name: str, may_fetch: bool) -> None:
+    if not may_fetch:
+        raise UserError(f"{name} is not on this machine; `daneel models pull {name}` fetches it")
+
+
+def _from_hub(repo: str, file: str | None, progress: Progress, may_fetch: bool) -> ResolvedModel:
     if stored := _in_stores(repo, file):
         return _from_stored(stored, repo)
+    _check_may_fetch(f"{repo}:{file}" if file else repo, may_fetch)
     try:
         file = file or hub.find_file(repo, None)
         fetched = hub.download(HubFile(repo, file), sha256=None, progress=progress)
