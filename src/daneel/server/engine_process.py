@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 
 from daneel.server.child_process import ChildProcess
@@ -108,7 +108,8 @@ class EngineProcess:
         """Ids of `text`, special tokens recognised, nothing added. Raises `EngineDied`, `EngineRestarting`."""
         child = self._running_child()
         call_id = next(self._ids)
-        answer = self._tokenizing[call_id] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[list[int]] = asyncio.get_running_loop().create_future()
+        self._tokenizing[call_id] = answer
         try:
             await self._send(child, Tokenize(call_id, text))
             return await answer
@@ -124,7 +125,8 @@ class EngineProcess:
         grammar: str | None = None,
         use_cache: bool = True,
         script_ids: list[int] | None = None,
-    ) -> AsyncIterator[StepOutput]:
+        stop_ids: Sequence[int] = (),
+    ) -> AsyncGenerator[StepOutput, None]:
         """Outputs until one has `finish`; the first comes at once and says that the request is accepted.
 
         Raises, all before the first output except `EngineDied`: `ValueError` when the request can never run (the message
@@ -132,7 +134,7 @@ class EngineProcess:
         """
         child = self._running_child()
         request_id = next(self._ids)
-        request = Generate(request_id, prompt_ids, max_tokens, sampling, grammar, use_cache, script_ids)
+        request = Generate(request_id, prompt_ids, max_tokens, sampling, grammar, use_cache, script_ids, list(stop_ids))
         stream = self._streams[request_id] = asyncio.Queue()
         try:
             await self._send(child, Submit(request))

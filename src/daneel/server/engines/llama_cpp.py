@@ -5,8 +5,9 @@ The KV cache keeps the tokens of the last sequence; a new one reuses their longe
 
 from __future__ import annotations
 
+import ctypes
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from daneel.server.engines.base import (
 from daneel.server.engines.checks import Limits, check_request
 from daneel.server.engines.grammar import GrammarCompiler, GrammarError, Matcher, marked_pieces
 from daneel.server.engines.llama_sampler import SamplerChain, alternatives
+from daneel.server.engines.prefix import common_prefix_length
 
 _SEQ = 0  # the one sequence id
 
@@ -67,7 +69,6 @@ class _Sequence:
     first_token_at: float | None = None
     last_id: int = -1
     num_generated: int = 0
-    reported: bool = field(default=False)
 
 
 class LlamaCppEngine:
@@ -162,7 +163,7 @@ class LlamaCppEngine:
         sequence.num_generated += 1
         if sequence.first_token_at is None:
             sequence.first_token_at = time.monotonic()
-        ended = token_id in self._eog_ids
+        ended = token_id in self._eog_ids or token_id in sequence.request.stop_ids
         if sequence.matcher is not None and not ended:
             sequence.matcher.accept(token_id)
             ended = sequence.matcher.done
@@ -209,11 +210,7 @@ class LlamaCppEngine:
             return 0, "off"
         if not kv_ids:
             return 0, "cold"
-        common = 0
-        for ours, theirs in zip(prompt_ids, kv_ids, strict=False):
-            if ours != theirs:
-                break
-            common += 1
+        common = common_prefix_length(prompt_ids, kv_ids)
         miss = None
         if common < min(len(prompt_ids), len(kv_ids)):
             miss = f"token {common} differs: {self._text(kv_ids[common])} before, {self._text(prompt_ids[common])} now"
@@ -277,14 +274,12 @@ class LlamaCppEngine:
         if not sequence.request.use_cache:
             self._clear()
 
-    def _grammar_tokenizer(self) -> llguidance.LLTokenizer:
-        import ctypes
-
-        from llama_cpp.llama_cpp import _lib
-
-        return llguidance.LLTokenizer.from_llamacpp(
+    def _grammar_tokenizer(self) -> Any:
+        """llguidance's tokenizer over this vocabulary; it tokenizes forced text by calling llama.cpp itself."""
+        tokenizer_type: Any = llguidance.LLTokenizer  # `from_llamacpp` is missing in its type stub
+        return tokenizer_type.from_llamacpp(
             tokens=marked_pieces(self.info.pieces, self.info.special_ids),
             vocab_ptr=self._vocab,
-            tokenize_fptr=ctypes.cast(_lib.llama_tokenize, ctypes.c_void_p).value,
+            tokenize_fptr=ctypes.cast(native._lib.llama_tokenize, ctypes.c_void_p).value,
             eos_token=self.info.eog_ids,
         )
