@@ -15,6 +15,7 @@ import msgspec
 
 from daneel.wire.call_pieces import CallPieces
 from daneel.wire.error_body import PeerError, error_in
+from daneel.wire.lenient_json import SurrogateJoiner
 from daneel.wire.messages import (
     Delta,
     FailedToolCall,
@@ -78,6 +79,7 @@ class Accumulator:
         self._own_notes: list[str] = []
         self._content: list[str] = []
         self._reasoning: list[str] = []
+        self._halves = {"content": SurrogateJoiner(), "reasoning": SurrogateJoiner()}
         self._calls = CallPieces(new_id)
         self._failed: list[FailedToolCall] = []
         self._issues: list[ToolCallIssue] = []
@@ -113,8 +115,13 @@ class Accumulator:
 
     def final_delta(self) -> Delta:
         """The calls, good and failed, with issues and repairs: after the deltas of `add()` this joins to `message()`."""
+        rest = {name: half.finish() or None for name, half in self._halves.items()}
+        self._content.append(rest["content"] or "")
+        self._reasoning.append(rest["reasoning"] or "")
         message = self.message()
         return Delta(
+            content=rest["content"],
+            reasoning=rest["reasoning"],
             tool_calls=message.tool_calls,
             failed_tool_calls=message.failed_tool_calls,
             tool_call_issues=message.tool_call_issues,
@@ -200,6 +207,7 @@ class Accumulator:
             text = part.get(name)
             if isinstance(text, str) and text:
                 self.reasoning_field = self.reasoning_field or name
+                text = self._halves["reasoning"].feed(text)
                 self._reasoning.append(text)
                 delta.reasoning = (delta.reasoning or "") + text
                 return
@@ -213,6 +221,7 @@ class Accumulator:
                 continue
             text = _plain_text(part)
             if text:
+                text = self._halves["content"].feed(text)
                 self._content.append(text)
                 delta.content = (delta.content or "") + text
             elif part is not None and not isinstance(part, str) and text is None:

@@ -21,6 +21,7 @@ from typing import Any
 
 import msgspec
 
+from daneel.wire.lenient_json import whole_characters
 from daneel.wire.messages import FunctionCall, ToolCall
 
 
@@ -33,7 +34,7 @@ class _Slot:
 
     @property
     def arguments(self) -> str:
-        return "".join(self.parts)
+        return whole_characters("".join(self.parts))
 
     @property
     def finished(self) -> bool:

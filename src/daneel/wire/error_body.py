@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from daneel.wire.lenient_json import decode
+
 MAX_MESSAGE_CHARS = 2000
 
 
@@ -25,8 +27,8 @@ class PeerError(NamedTuple):
 def read_error(body: bytes) -> PeerError:
     """The error in a response body, never raising: an unknown shape gives its text, an empty body says so."""
     try:
-        found = error_in(msgspec.json.decode(body))
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        found = error_in(decode(body))
+    except ValueError:
         found = None
     if found is not None:
         return found
@@ -82,7 +84,10 @@ def _text(value: Any) -> str | None:
 
 
 def _json(value: Any) -> str:
-    return msgspec.json.encode(value).decode()
+    try:
+        return msgspec.json.encode(value).decode()
+    except UnicodeEncodeError:
+        return repr(value)
 
 
 def _cut(text: str) -> str:
