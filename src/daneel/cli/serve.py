@@ -1,9 +1,234 @@
-"""`daneel serve` (not built yet)."""
+"""`daneel serve`: a model over HTTP, in OpenAI's chat dialect."""
 
 from __future__ import annotations
 
+import asyncio
+import json
+import os
+import shlex
+import socket
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, cast
+
 import typer
+
+from daneel.cli.models import TerminalProgress
+from daneel.errors import UserError
+
+if TYPE_CHECKING:
+    from daneel.server.engines.base import EngineSpec
+    from daneel.server.served_model import ServedModel, ServeOptions
+
+ENGINES = ("auto", "llama.cpp", "mlx", "scripted")
+REASONING_FIELDS = ("reasoning", "reasoning_content", "both")
+_KEY_VARIABLE = "DANEEL_API_KEY"
+_TEMPLATE_FIELDS = frozenset({"messages", "tools"})
+_TEMPLATE_FLAGS = frozenset({"add_generation_prompt", "continue_final_message"})
+_FIT_CONTEXT_TOKENS = 2048
+
+GpuLayers = int | Literal["all"]
 
 
 def register(app: typer.Typer) -> None:
     """Add this file's commands to `app`."""
+    app.command()(serve)
+
+
+class _Source(NamedTuple):
+    """What to load, the names clients may call it by (the first is shown), and its digest if known."""
+
+    spec: EngineSpec
+    names: tuple[str, ...]
+    weights_sha256: str | None = None
+
+
+def serve(
+    model: Annotated[
+        str | None,
+        typer.Argument(metavar="MODEL", help="A GGUF file, a name from `daneel models list`, or OWNER/NAME[:FILE] of the hub."),
+    ] = None,
+    host: Annotated[str, typer.Option(help="Address to listen on; any but loopback needs a key.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free port.")] = 8080,
+    engine: Annotated[str, typer.Option(help="One of: " + ", ".join(ENGINES) + ".")] = "auto",
+    gpu_layers: Annotated[str, typer.Option(metavar="all|N", help="Layers to put on the GPU, if there is one.")] = "all",
+    context: Annotated[int | None, typer.Option(min=1, metavar="N", help="Context in tokens; by default what fits.")] = None,
+    chat_template: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Jinja template in place of the model's own.")
+    ] = None,
+    chat_template_args: Annotated[
+        str, typer.Option(metavar="JSON", help="Variables for the template, for every request; a request's own win.")
+    ] = "{}",
+    api_key: Annotated[
+        str | None,
+        typer.Option(metavar="KEY", envvar=_KEY_VARIABLE, show_envvar=True, help="What clients must send as bearer token."),
+    ] = None,
+    format_name: Annotated[
+        str | None,
+        typer.Option("--format", metavar="NAME", help="How the model writes calls; by default told from the template."),
+    ] = None,
+    reasoning_field: Annotated[
+        str, typer.Option(help="Where reasoning goes, unless a request says: " + ", ".join(REASONING_FIELDS) + ".")
+    ] = "reasoning",
+    script: Annotated[Path | None, typer.Option(metavar="FILE", help="Scripted engine: the JSON lines to replay.")] = None,
+    served_model_name: Annotated[str | None, typer.Option(metavar="NAME", help="The name clients see.")] = None,
+    until_stdin_closes: Annotated[bool, typer.Option(hidden=True)] = False,
+) -> None:
+    """Serve MODEL over HTTP in OpenAI's chat dialect."""
+    os.environ.pop(_KEY_VARIABLE, None)  # the children have no business with it
+    try:
+        from daneel.server import host as hosting
+        from daneel.server.served_model import ServeOptions
+    except ModuleNotFoundError as error:
+        raise _missing(error) from error
+    if api_key is not None and not api_key.strip():
+        raise UserError(f"the API key is empty; leave out --api-key and {_KEY_VARIABLE} to serve without one")
+    if not hosting.is_loopback(host) and api_key is None:
+        raise UserError(f"--host {host} can be reached by other machines: give a key with --api-key or {_KEY_VARIABLE}")
+    with hosting.bind(host, port) as sock:
+        if _one_of("--engine", engine, ENGINES) == "scripted":
+            source = _scripted(model, script, context)
+        else:
+            source = _from_model(engine, model, script, _gpu_layers(gpu_layers), context)
+        names = (served_model_name, *source.names) if served_model_name else source.names
+        options = ServeOptions(
+            name=names[0],
+            aliases=names[1:],
+            template_source=_read_text("--chat-template", chat_template),
+            template_variables=_template_variables(chat_template_args),
+            family_name=format_name,
+            reasoning_field=cast(Any, _one_of("--reasoning-field", reasoning_field, REASONING_FIELDS)),
+            weights_sha256=source.weights_sha256,
+        )
+        asyncio.run(_serve(source.spec, options, sock, host, api_key, until_stdin_closes))
+
+
+async def _serve(
+    spec: EngineSpec, options: ServeOptions, sock: socket.socket, host: str, key: str | None, until_stdin_closes: bool
+) -> None:
+    from daneel.server import host as hosting
+    from daneel.server.served_model import ServedModel
+
+    tell = _LoadProgress(options.name)
+
+    async def load() -> ServedModel:
+        return await ServedModel.load(spec, options, version=version("daneel"), on_progress=tell)
+
+    def on_ready(model: ServedModel, url: str) -> None:
+        print(f"Serving {model.name} at {url}")
+        print(f"Try: {_curl(url, key is not None)}", flush=True)
+
+    until = _stdin_closed() if until_stdin_closes else None
+    await hosting.serve(load, sock=sock, host=host, key=key, on_ready=on_ready, until=until)
+
+
+def _scripted(model: str | None, script: Path | None, context: int | None) -> _Source:
+    from daneel.server.engines.base import EngineSpec
+
+    if model is not None and script is not None:
+        raise UserError(f"give the script once: as MODEL ({model}) or with --script ({script})")
+    path = Path(model) if model is not None else script
+    if path is not None and not path.is_file():
+        raise UserError(f"no such script file: {path}")
+    return _Source(EngineSpec("scripted", context_tokens=context, script_path=str(path) if path else None), ("scripted",))
+
+
+def _from_model(engine: str, model: str | None, script: Path | None, gpu_layers: GpuLayers, context: int | None) -> _Source:
+    from daneel.server.engines.base import EngineSpec
+    from daneel.server.models.fit import check_fit
+    from daneel.server.models.resolve import resolve
+
+    if script is not None:
+        raise UserError("--script is for --engine scripted")
+    if engine == "mlx" or (model is not None and Path(model, "config.json").is_file()):
+        raise UserError("the engine mlx is not in this version of daneel; serve a GGUF file with llama.cpp")
+    if model is None:
+        raise UserError("which MODEL? A GGUF file, a name from `daneel models list`, or OWNER/NAME[:FILE] of the hub")
+    with TerminalProgress() as progress:
+        found = resolve(model, progress=progress)
+    # without --context the engine takes what fits, so only the smallest useful one must
+    tokens = context or min(found.header.context_tokens or _FIT_CONTEXT_TOKENS, _FIT_CONTEXT_TOKENS)
+    report = check_fit(found.header, tokens, weights_bytes=found.weights_bytes)
+    if report.verdict != "fits":
+        print(f"{found.name}: {report.message}", file=sys.stderr)
+    spec = EngineSpec("llama.cpp", model_path=str(found.path), gpu_layers=gpu_layers, context_tokens=context)
+    names = dict.fromkeys((found.name, model, found.path.name, found.path.stem))
+    return _Source(spec, tuple(names), found.sha256)
+
+
+def _gpu_layers(text: str) -> GpuLayers:
+    if text == "all":
+        return "all"
+    if not (text.isascii() and text.isdigit()):
+        raise UserError(f'--gpu-layers is {text!r}, but must be "all" or a number of layers')
+    return int(text)
+
+
+def _one_of(option: str, value: str, known: Sequence[str]) -> str:
+    if value not in known:
+        raise UserError(f"{option} is {value!r}, but must be one of {', '.join(known)}")
+    return value
+
+
+def _read_text(option: str, path: Path | None) -> str | None:
+    if path is None:
+        return None
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise UserError(f"{option}: {path} cannot be read: {reason}") from error
+
+
+def _template_variables(text: str) -> dict[str, Any]:
+    try:
+        variables = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"--chat-template-args is not JSON ({error}): {text[:80]}") from error
+    if not isinstance(variables, dict):
+        raise UserError(f"--chat-template-args must be a JSON object: {text[:80]}")
+    for name in _TEMPLATE_FIELDS & variables.keys():
+        raise UserError(f"--chat-template-args may not hold {name!r}: every request has its own")
+    for name in _TEMPLATE_FLAGS & variables.keys():
+        if not isinstance(variables[name], bool):
+            raise UserError(f"--chat-template-args: {name} must be true or false, not {variables[name]!r}")
+    return variables
+
+
+class _LoadProgress:
+    """Says on standard error how far loading is: at each quarter, and overwriting itself on a terminal."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._shown = -1
+
+    def __call__(self, fraction: float) -> None:
+        percent = int(fraction * 100)
+        if sys.stderr.isatty():
+            end = "\n" if percent >= 100 else ""
+            print(f"\rLoading {self._name}: {percent} %", end=end, file=sys.stderr, flush=True)
+        elif percent // 25 > self._shown:
+            self._shown = percent // 25
+            print(f"Loading {self._name}: {percent} %", file=sys.stderr, flush=True)
+
+
+def _curl(url: str, needs_key: bool) -> str:
+    parts = ["curl", f"{url}/chat/completions", "-H", "'Content-Type: application/json'"]
+    if needs_key:
+        parts += ["-H", f'"Authorization: Bearer ${_KEY_VARIABLE}"']
+    body = json.dumps({"messages": [{"role": "user", "content": "Hello!"}]})
+    return " ".join([*parts, "-d", shlex.quote(body)])
+
+
+async def _stdin_closed() -> None:
+    """Returns when whoever started us closes our standard input, or is gone."""
+    reader = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    while await reader.read(1024):
+        pass
+
+
+def _missing(error: ModuleNotFoundError) -> UserError:
+    return UserError(f"serving needs a package that is not installed ({error.name}): pip install 'daneel[llama]'")

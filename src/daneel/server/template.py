@@ -117,7 +117,8 @@ class TemplateRenderer:
     ) -> str:
         """The prompt as text. `variables` are the request's `chat_template_kwargs`.
 
-        With `continue_final_message` the text ends where the last message's content ends. Raises `BadRequest` when the template refuses, fails, or exceeds its limits.
+        With `continue_final_message` the text ends where the last message's content ends. Raises `BadRequest` when the
+        template refuses, fails, or exceeds its limits.
         """
         everything: dict[str, Any] = {**self._special, **(variables or {})}
         everything["messages"] = _tagged(messages) if continue_final_message else list(messages)
@@ -172,7 +173,9 @@ class TemplateRenderer:
             reply = await child.ask(request, self._timeout_s)
             healthy = not (isinstance(reply, Failed) and reply.kind == "memory")
         except TimeoutError as error:
-            raise BadRequest(f"the chat template took longer than {self._timeout_s:g} s and was stopped", param="messages") from error
+            raise BadRequest(
+                f"the chat template took longer than {self._timeout_s:g} s and was stopped", param="messages"
+            ) from error
         except FrameError as error:
             raise BadRequest(f"the messages are too large for the chat template: {error}", param="messages") from error
         except (EOFError, OSError, UserError) as error:

@@ -1,0 +1,111 @@
+"""From a request's messages to the prompt's token ids: check, arrange for the family, render, encode."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from msgspec import UNSET
+
+from daneel.formats import history
+from daneel.formats.base import Tool
+from daneel.formats.validate import ToolSet
+from daneel.server.served_model import ServedModel
+from daneel.wire.errors import BadRequest, ContextTooLong
+from daneel.wire.requests import ChatRequest, ToolDeclaration
+
+_TURN_FLAGS = ("add_generation_prompt", "continue_final_message")
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """What the model is given. `tools` are those it was shown; `starts_in_reasoning`: the text ends inside a thought."""
+
+    text: str
+    ids: list[int]
+    tools: ToolSet
+    result_style: Literal["native", "plain"]
+    starts_in_reasoning: bool
+
+
+async def build_prompt(request: ChatRequest, model: ServedModel) -> Prompt:
+    """Raises `BadRequest` naming the field; `ContextTooLong` with both numbers."""
+    declared = [] if request.tool_choice == "none" else request.tools
+    tools = _tool_set(declared)
+    style = model.family.result_style if request.tool_result_style == "auto" else request.tool_result_style
+    try:
+        messages = history.for_template(
+            history.check(request.messages),
+            family=model.family,
+            tools=tools.tools,
+            style=style,
+            template_knows_tools=model.template_knows_tools,
+        )
+    except history.HistoryError as error:
+        raise BadRequest(str(error), param=f"messages[{error.index}].{error.field}") from error
+    variables, add_generation_prompt, continue_final_message = template_options(request, model.template_variables)
+    text = await model.renderer.render(
+        messages,
+        tools=[_for_template(declaration) for declaration in declared] if model.template_knows_tools else (),
+        variables=variables,
+        add_generation_prompt=add_generation_prompt,
+        continue_final_message=continue_final_message,
+    )
+    info = model.info
+    if info.add_bos and info.bos_text and not text.startswith(info.bos_text):
+        text = info.bos_text + text
+    ids = await model.engine.tokenize(text)
+    if not ids:
+        raise BadRequest("the chat template rendered the messages to an empty prompt", param="messages")
+    if len(ids) >= info.context_tokens:
+        raise ContextTooLong(
+            f"the prompt has {len(ids)} tokens, but the model's context holds {info.context_tokens} tokens, "
+            "of which at least one must be left for the reply",
+            param="messages",
+        )
+    return Prompt(text, ids, tools, style, model.family.starts_in_reasoning(text))
+
+
+def template_options(request: ChatRequest, defaults: Mapping[str, Any]) -> tuple[dict[str, Any], bool, bool]:
+    """Template variables, `add_generation_prompt` and `continue_final_message`.
+
+    The request wins over the server's `defaults`, and either flag, once given, decides the other. Raises `BadRequest` when
+    both come out true, which only a default can cause here.
+    """
+    opens, continues = request.add_generation_prompt, request.continue_final_message
+    if opens is UNSET and continues is UNSET:
+        opens = defaults.get("add_generation_prompt", UNSET)
+        continues = defaults.get("continue_final_message", UNSET)
+    continue_final_message = continues is True
+    add_generation_prompt = not continue_final_message if opens is UNSET else bool(opens)
+    if add_generation_prompt and continue_final_message:
+        raise BadRequest(
+            "add_generation_prompt and continue_final_message are both true: a turn is either opened or continued",
+            param="continue_final_message",
+        )
+    variables = {**defaults, **request.chat_template_kwargs}
+    for name in _TURN_FLAGS:
+        variables.pop(name, None)
+    return variables, add_generation_prompt, continue_final_message
+
+
+def _tool_set(declared: Sequence[ToolDeclaration]) -> ToolSet:
+    try:
+        return ToolSet([to_tool(declaration) for declaration in declared])
+    except ValueError as error:
+        raise BadRequest(str(error), param="tools") from error
+
+
+def to_tool(declaration: ToolDeclaration) -> Tool:
+    """The declaration as the formats know it."""
+    function = declaration.function
+    parameters = function.parameters or {"type": "object", "properties": {}}
+    return Tool(function.name, function.description or "", parameters, bool(function.strict))
+
+
+def _for_template(declaration: ToolDeclaration) -> dict[str, Any]:
+    """The declaration as templates expect it: keys in the usual order, none of them null."""
+    tool = to_tool(declaration)
+    function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+    return {"type": declaration.type, "function": function}
