@@ -43,6 +43,7 @@ class Recovery:
         "Error: wrong arguments: {error}.\nYou wrote: {raw}\nThe tool is: {schema}\nWrite the call again, corrected."
     )
     unknown_tool: str = "Error: there is no tool {name}. The tools are: {names}."
+    call_limit: str = "Error: {name} may be called {limit} times in all, and has been. Go on without it."
     empty_reply: str = "Your reply was empty. Call a tool, or give the answer."
     empty_after_results: str = "Your reply was empty. Answer the question now, with the tool results above: {question}"
     truncated_reply: str = "Your reply was cut off because it was too long. Give it again, shorter."

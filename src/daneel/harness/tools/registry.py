@@ -83,7 +83,7 @@ class Tool:
 def result_text(result: Any) -> str:
     """A tool's result as text: strings as they are, everything else as JSON."""
     if isinstance(result, str):
-        return result
+        return result.encode("utf-8", "replace").decode()  # a lone surrogate, as in odd file names, cannot be sent
     return to_json(result, fallback=str, inf_nan_mode="strings", bytes_mode="base64").decode()
 
 

@@ -1,0 +1,108 @@
+"""The messages of a run, in the form the server at the other end can take.
+
+To daneel's server a failed call goes back as it came (`failed_tool_calls`, answered by a `tool` message), because that server
+renders the model's own text where it stood. Any other server gets that text as content and the answer as a user message:
+arguments that are not JSON, replayed in `tool_calls`, make many servers answer 400 or 500 for ever after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from daneel.harness.recovery import Attempt
+from daneel.wire.messages import Message
+
+JsonObject = dict[str, Any]
+
+
+class Conversation:
+    """Append-only history. `is_daneel`: the server knows daneel's additions; `on_message` is told of every message added."""
+
+    def __init__(self, *, is_daneel: bool, on_message: Callable[[JsonObject], None]) -> None:
+        self.is_daneel = is_daneel
+        self.messages: list[JsonObject] = []
+        self.question = ""
+        self._on_message = on_message
+        self._to_say: list[str] = []
+        self._ids: set[str] = set()
+        self._issued = 0
+
+    def start(self, system: str | None, prompt: str) -> None:
+        if system:
+            self._add({"role": "system", "content": system})
+        self._add({"role": "user", "content": prompt})
+        self.question = prompt
+
+    def _add(self, message: JsonObject) -> None:
+        self.messages.append(message)
+        self._on_message(message)
+
+    def next_id(self) -> str:
+        """An id for a call that came without one: nine letters and digits, the strictest form a server asks for."""
+        self._issued += 1
+        return f"call{self._issued:05d}"
+
+    def make_ids_unique(self, attempts: Sequence[Attempt]) -> None:
+        """An id that this run has seen before is replaced: a result must answer one call."""
+        for attempt in attempts:
+            if attempt.id in self._ids:
+                attempt.id = self.next_id()
+            self._ids.add(attempt.id)
+
+    def say(self, text: str) -> None:
+        """Something to tell the model. All of it goes in one user message: many templates want roles to alternate."""
+        self._to_say.append(text)
+
+    def ready(self, *, plain: bool) -> list[JsonObject]:
+        """The messages to send, what was to be said included."""
+        if self._to_say:
+            self._add({"role": "user", "content": "\n\n".join(self._to_say)})
+            self._to_say.clear()
+        return self.messages
+
+    def add_reply(self, message: Message, attempts: Sequence[Attempt], *, reasoning_field: str | None) -> None:
+        """The model's reply as history has it: calls as they were made, failed ones in the server's terms."""
+        content = message.content or ""
+        reply: JsonObject = {"role": "assistant", "content": content}
+        reasoning = message.reasoning or message.reasoning_content
+        if reasoning:
+            reply[reasoning_field or "reasoning"] = reasoning
+        calls = [attempt for attempt in attempts if attempt.arguments is not None]
+        unreadable = [attempt for attempt in attempts if attempt.arguments is None]
+        if calls:
+            reply["tool_calls"] = [_as_call(attempt) for attempt in calls]
+        if unreadable and self.is_daneel:
+            reply["failed_tool_calls"] = [_as_failed(attempt, attempts.index(attempt)) for attempt in unreadable]
+        elif unreadable:
+            parts = [content, *(attempt.raw for attempt in unreadable if attempt.raw not in content)]
+            reply["content"] = "\n".join(part for part in parts if part)
+        self._add(reply)
+
+    def add_results(self, attempts: Sequence[Attempt], texts: Sequence[str]) -> None:
+        """One text for every call of the last reply, in the order the model wrote them."""
+        for attempt, text in zip(attempts, texts, strict=True):
+            if attempt.arguments is not None or self.is_daneel:
+                self._add({"role": "tool", "tool_call_id": attempt.id, "content": text})
+            else:
+                self.say(text)
+
+
+def _as_call(attempt: Attempt) -> JsonObject:
+    return {"id": attempt.id, "type": "function", "function": {"name": attempt.name, "arguments": attempt.arguments}}
+
+
+def _as_failed(attempt: Attempt, position: int) -> JsonObject:
+    """A failed call as daneel's server sent it, or, for one it took for good, in the same shape."""
+    failed = attempt.failed
+    error = {"type": "malformed", "message": attempt.problem.error if attempt.problem else "", "offset": 0}
+    if failed is not None:
+        error = {"type": failed.error.type, "message": failed.error.message, "offset": failed.error.offset}
+    return {
+        "id": attempt.id,
+        "position": position,
+        "name": attempt.name,
+        "raw": attempt.raw,
+        "error": error,
+        "format": failed.format if failed else "json",
+    }

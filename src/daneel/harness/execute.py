@@ -1,0 +1,119 @@
+"""Makes the calls of one reply: in the order written, or at the same time when all of them are declared safe for it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from daneel.harness.limits import Meter
+from daneel.harness.recorder import Recorder
+from daneel.harness.recovery import Attempt, Problem
+from daneel.harness.run_record import CallRecord
+
+MAX_PARALLEL_CALLS = 16
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of one call: its record, and whether the tool ran."""
+
+    record: CallRecord
+    was_made: bool
+
+    @property
+    def text(self) -> str:
+        """What the model is told."""
+        return self.record.result if self.record.result is not None else str(self.record.error)
+
+
+def execute(attempts: Sequence[Attempt], *, recorder: Recorder, meter: Meter, calls: list[CallRecord]) -> list[Outcome]:
+    """The outcome of every call, their records appended to `calls`.
+
+    The intent is on record before a tool runs, and the outcome right after.
+    """
+    for attempt in attempts:
+        _limit(attempt, meter)
+    runnable = [attempt for attempt in attempts if attempt.tool is not None]
+    together = 1 < len(runnable) <= MAX_PARALLEL_CALLS and all(attempt.tool and attempt.tool.parallel for attempt in runnable)
+    records: dict[str, CallRecord] = {}
+    if together:
+        for attempt in runnable:
+            _intend(attempt, recorder)
+        records = _run_together(runnable)
+    outcomes = []
+    for attempt in attempts:
+        if attempt.tool is not None and not together:
+            _intend(attempt, recorder)
+            records[attempt.id] = _run(attempt)
+        outcomes.append(_outcome(attempt, records.get(attempt.id), recorder))
+        calls.append(outcomes[-1].record)
+    return outcomes
+
+
+def _limit(attempt: Attempt, meter: Meter) -> None:
+    """Count a call against its tool's limit; a call too many gets a problem instead."""
+    if attempt.tool is None:
+        return
+    name = attempt.tool.name
+    if meter.calls_left(name):
+        meter.calls[name] += 1
+        return
+    limit = meter.harness.max_calls[name]
+    text = meter.harness.recovery.call_limit.format(name=name, limit=limit)
+    attempt.problem = Problem("call_limit", f"{name} may be called {limit} times", text)
+    attempt.tool = attempt.bound = None
+
+
+def _intend(attempt: Attempt, recorder: Recorder) -> None:
+    recorder.event("call", id=attempt.id, name=attempt.name, arguments=attempt.bound.arguments if attempt.bound else {})
+
+
+def _outcome(attempt: Attempt, record: CallRecord | None, recorder: Recorder) -> Outcome:
+    if record is not None:
+        record.turn = recorder.turn
+        recorder.event(
+            "result",
+            id=record.id,
+            name=record.name,
+            result=record.result,
+            error=record.error,
+            duration_s=round(record.duration_s, 6),
+        )
+        return Outcome(record, was_made=True)
+    problem = attempt.problem
+    assert problem is not None
+    arguments = attempt.arguments if attempt.arguments is not None else attempt.raw
+    record = CallRecord(attempt.name, arguments, None, problem.error, attempt.id, recorder.turn)
+    recorder.event("told", id=attempt.id, name=attempt.name, problem=problem.kind, error=problem.error, raw=attempt.raw)
+    return Outcome(record, was_made=False)
+
+
+def _run(attempt: Attempt) -> CallRecord:
+    """Run one tool. What it raises is shown to the model and kept; the run goes on."""
+    assert attempt.tool is not None
+    assert attempt.bound is not None
+    record = CallRecord(attempt.tool.name, attempt.bound.arguments, id=attempt.id)
+    started = time.monotonic()
+    try:
+        record.result = attempt.tool.run(attempt.bound.kwargs)
+    except Exception as error:  # noqa: BLE001 - a tool is anybody's code
+        record.error = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        record.result = f"Error: {record.error}"
+    record.duration_s = time.monotonic() - started
+    return record
+
+
+def _run_together(attempts: Sequence[Attempt]) -> dict[str, CallRecord]:
+    """Run tools at the same time, one daemon thread each: Ctrl-C need not wait for them."""
+    records: dict[str, CallRecord] = {}
+    threads = [
+        threading.Thread(target=lambda attempt=attempt: records.__setitem__(attempt.id, _run(attempt)), daemon=True)
+        for attempt in attempts
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return records

@@ -1,0 +1,58 @@
+"""Limits of a run: turns, tokens, seconds, calls per tool. Checked between turns; a request gets the seconds that are left."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+
+from daneel.harness.definition import Harness
+from daneel.harness.run_record import RunUsage
+from daneel.harness.stop import Stop
+from daneel.wire.messages import Usage
+
+
+class Meter:
+    """What a run has used so far, against its harness's limits."""
+
+    def __init__(self, harness: Harness) -> None:
+        self.harness = harness
+        self.turns = 0
+        self.usage = RunUsage()
+        self.calls: Counter[str] = Counter()
+        self._started = time.monotonic()
+
+    @property
+    def duration_s(self) -> float:
+        return time.monotonic() - self._started
+
+    def is_last_turn(self) -> bool:
+        """Whether the turn about to start is the last one, of several."""
+        return self.harness.max_turns is not None and self.turns > 0 and self.turns + 1 >= self.harness.max_turns
+
+    def check(self) -> None:
+        """Raises Stop when no further turn may start."""
+        harness = self.harness
+        if harness.max_turns is not None and self.turns >= harness.max_turns:
+            raise Stop("turn_limit", f"no answer within {harness.max_turns} turns")
+        if harness.max_run_tokens is not None and self.usage.total_tokens >= harness.max_run_tokens:
+            raise Stop("token_limit", f"{self.usage.total_tokens} of {harness.max_run_tokens} tokens used")
+        if harness.timeout_s is not None and self.duration_s >= harness.timeout_s:
+            raise Stop("time_limit", f"not done within {harness.timeout_s:g} s")
+
+    def seconds_left(self) -> float | None:
+        """What the next request may take."""
+        return None if self.harness.timeout_s is None else max(0.001, self.harness.timeout_s - self.duration_s)
+
+    def add_usage(self, usage: Usage | None) -> None:
+        """Add one turn's usage as the server counted it."""
+        if usage is None:
+            self.usage.unknown_turns += 1
+            return
+        self.usage.prompt_tokens += usage.prompt_tokens
+        self.usage.completion_tokens += usage.completion_tokens
+        self.usage.cached_tokens += usage.prompt_tokens_details.cached_tokens
+
+    def calls_left(self, tool_name: str) -> bool:
+        """Whether the tool may be called once more."""
+        limit = self.harness.max_calls.get(tool_name)
+        return limit is None or self.calls[tool_name] < limit

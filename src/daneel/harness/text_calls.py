@@ -1,0 +1,86 @@
+"""Calls and thoughts that a server left as text in the content, found with the parsers of all families daneel knows.
+
+Only for the tools of this harness: a call in bare or fenced JSON counts when it names one of them; a call between a family's
+own markers counts whatever it names (then the model is told that there is no such tool), and one between markers that cannot
+be read is a failed call. The same JSON, quoted in an answer about a call that was already made, stays text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from daneel.formats.base import CallEvent, Event, FailedCallEvent, TextEvent, Tool
+from daneel.formats.registry import FAMILIES
+from daneel.formats.validate import ToolSet
+from daneel.harness.definition import Harness
+from daneel.harness.json_arguments import read_arguments
+from daneel.harness.run_record import CallRecord
+from daneel.wire.messages import CallError, FailedToolCall, FunctionCall, Message, ToolCall
+
+MAX_TEXT_CHARS = 1_000_000
+THOUGHT_OPEN, THOUGHT_CLOSE = "<think>", "</think>"
+
+
+def rescue(
+    message: Message, harness: Harness, *, truncated: bool, made: Sequence[CallRecord]
+) -> list[CallEvent | FailedCallEvent]:
+    """Turn text calls in `message` into calls, in place; gives what was found, in order.
+
+    Where the content is empty, the thoughts are searched for marked calls. `made`: the run's calls so far.
+    """
+    toolset = ToolSet([Tool(tool.name, tool.description, tool.parameters) for tool in harness.tools])
+    in_thoughts = not (message.content or "").strip()
+    text = (message.reasoning if in_thoughts else message.content) or ""
+    if len(text) > MAX_TEXT_CHARS or not harness.tools:
+        return []
+    for family in FAMILIES.values():
+        parser = family.parser(toolset, rescue=not in_thoughts)
+        events = [*parser.feed(text), *parser.finish(truncated=truncated)]
+        found = [event for event in events if isinstance(event, CallEvent | FailedCallEvent)]
+        if found and not _is_quotation(events, made):
+            _apply(message, events, family.name, keep_text=not in_thoughts)
+            return found
+    return []
+
+
+def split_thoughts(message: Message) -> None:
+    """Move thoughts in think tags at the start of the content into `reasoning`; also where the prompt had opened them."""
+    content = message.content or ""
+    opened = content.lstrip().startswith(THOUGHT_OPEN)
+    before, closed, after = content.partition(THOUGHT_CLOSE)
+    if message.reasoning or not (opened or (closed and THOUGHT_OPEN not in before)):
+        return
+    message.reasoning = before.lstrip().removeprefix(THOUGHT_OPEN).strip() or None
+    message.content = after.strip() or None
+
+
+def _is_quotation(events: Sequence[Event], made: Sequence[CallRecord]) -> bool:
+    """Prose around unmarked JSON of calls that were all made already: an answer that tells what was done."""
+    prose = "".join(event.text for event in events if isinstance(event, TextEvent) and event.kind == "content").strip()
+    calls = [event for event in events if isinstance(event, CallEvent)]
+    return bool(prose) and all(call.repair is not None and _was_made(call, made) for call in calls)
+
+
+def _was_made(call: CallEvent, made: Sequence[CallRecord]) -> bool:
+    arguments = read_arguments(call.arguments).arguments
+    return any(record.name == call.name and record.arguments == arguments for record in made)
+
+
+def _apply(message: Message, events: Sequence[Event], format_name: str, *, keep_text: bool) -> None:
+    calls: list[ToolCall] = []
+    failed: list[FailedToolCall] = []
+    for event in events:
+        if isinstance(event, CallEvent):
+            function = FunctionCall(event.name, event.arguments)
+            calls.append(ToolCall(event.call_id or "", function, "function", len(calls)))
+        elif isinstance(event, FailedCallEvent):
+            error = CallError(event.error_type, event.message, event.offset)
+            failed.append(FailedToolCall("", len(calls) + len(failed), event.name, event.raw, error, format_name))
+    message.tool_calls, message.failed_tool_calls = calls, failed
+    if keep_text:
+        message.content = _text(events, "content")
+        message.reasoning = message.reasoning or _text(events, "reasoning")
+
+
+def _text(events: Sequence[Event], kind: str) -> str | None:
+    return "".join(event.text for event in events if isinstance(event, TextEvent) and event.kind == kind).strip() or None
