@@ -31,6 +31,6 @@ def now(trial) -> bool:
     """The answer states a date and a time that the tools returned in this trial, and no others."""
     answer = trial.answer or ""
     results = [(call.name, call.result) for call in trial.calls if call.result and not call.error]
-    times = [time.fromisoformat(result[:8]) for name, result in results if name == "cur_time"]
-    dates = [date.fromisoformat(result[:10]) for name, result in results if name != "cur_time"]
+    times = [time.fromisoformat(result) for name, result in results if name == "cur_time"]
+    dates = [date.fromisoformat(result) for name, result in results if name != "cur_time"]
     return any(states_time(answer, t) for t in times) and any(states_date(answer, d) for d in dates)

@@ -20,7 +20,7 @@ from daneel.errors import UserError
 @given(st.lists(any_trials, max_size=5))
 def test_trials_come_back_as_they_were(tmp_path_factory, trials):
     trials = [make_trial(**{**_fields(trial), "index": index}) for index, trial in enumerate(trials)]
-    with TrialStore(tmp_path_factory.mktemp("store") / "trials.sqlite3") as store:
+    with TrialStore(tmp_path_factory.mktemp("store") / "trials.db") as store:
         for trial in trials:
             store.add(trial)
         assert store.trials("m") == trials
@@ -35,7 +35,7 @@ def test_the_store_lies_in_the_data_directory(tmp_path, monkeypatch):
     monkeypatch.setenv("DANEEL_DATA_DIR", str(tmp_path / "here"))
     with TrialStore() as store:
         store.add(make_trial())
-    assert default_path() == tmp_path / "here" / "trials.sqlite3"
+    assert default_path() == tmp_path / "here" / "trials.db"
     assert default_path().exists()
 
 

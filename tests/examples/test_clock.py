@@ -92,7 +92,7 @@ def test_a_right_answer_counts_only_if_the_tools_said_so_in_this_run(clock, call
 
 def test_a_tool_called_twice_may_have_said_it_either_time(clock):
     assert clock.goals["now"](finished(RIGHT, CallRecord("cur_time", {}, result="14:02:59"), TIME, DATE))
-    assert clock.goals["now"](finished(RIGHT, TIME, DATE, CallRecord("cur_time", {}, result="14:04:00\nNote: again.")))
+    assert clock.goals["now"](finished(RIGHT, TIME, DATE, CallRecord("cur_time", {}, result="14:04:00")))
 
 
 def test_the_tools_tell_the_time_of_this_machine(clock):

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
 import msgspec
-from platformdirs import user_data_path
 
 from daneel.bench.record import Trial
 from daneel.errors import UserError
+from daneel.harness import transcript
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS trials (
@@ -29,9 +28,8 @@ _INSERT = "INSERT INTO trials (measurement, idx, harness, goal, started_at, reco
 
 
 def default_path() -> Path:
-    """`trials.sqlite3` in the user's data directory, or in the directory that `DANEEL_DATA_DIR` names."""
-    folder = os.environ.get("DANEEL_DATA_DIR")
-    return (Path(folder) if folder else user_data_path("daneel", appauthor=False)) / "trials.sqlite3"
+    """`trials.db`, beside the transcripts."""
+    return transcript.default_path().with_name("trials.db")
 
 
 class TrialStore:

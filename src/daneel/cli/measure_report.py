@@ -1,0 +1,165 @@
+"""How `daneel measure` speaks: what is tried, the table, why runs stopped, one transcript, and what it all does not say."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from daneel.bench.effectiveness import Interval, Numbers, Summary
+from daneel.bench.record import Trial
+from daneel.bench.trial import Measurement
+from daneel.harness.run_record import Run
+
+MEANING = "E = mean of achieved / max(1, turns - 1): 1 is always, by the shortest way; 0 is never."
+MAX_RESULT_CHARS = 2000
+
+
+def print_plan(console: Console, measurement: Measurement, *, server: str) -> None:
+    """What is about to be measured: goal, model, harnesses with their tools."""
+    goal, model = measurement.goal, measurement.model
+    console.print(f"[bold]Goal[/]   {escape(goal.name)}: “{escape(goal.prompt)}”")
+    told = "" if model.verified else ", as the server says (unverified)"
+    console.print(f"[bold]Model[/]  {escape(model.name)}{told}, at {escape(server)}")
+    plural = "trial" if measurement.num_trials == 1 else "trials"
+    temperatures = sorted({str(harness.temperature) for harness in measurement.harnesses.values()})
+    console.print(
+        f"[bold]Plan[/]   {measurement.num_trials} {plural} of each of these harnesses, interleaved, "
+        f"at temperature {' or '.join(temperatures)}, with seeds made from {measurement.base_seed}\n"
+    )
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    for name, harness in measurement.harnesses.items():
+        tools = [f"[cyan]{escape(tool.name)}[/] “{escape(_first_line(tool.description))}”" for tool in harness.tools]
+        table.add_row(f"[bold]{escape(name)}[/]", *(["\n".join(tools)] if len(tools) > 3 else tools or ["(no tools)"]))
+    console.print(Padding(table, (0, 0, 1, 2)))
+
+
+def print_results(console: Console, summaries: Mapping[str, Summary]) -> None:
+    """The table, its explanation, why runs stopped, and why trials were not scored."""
+    gap = 2 if console.width >= 90 else 1
+    table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold")
+    table.add_column("")
+    for title in ("E", "P(achieved)", "turns", "calls", "tok in", "out", "cached", "sec", "invalid"):
+        table.add_column(title, justify="right")
+    for name, summary in summaries.items():
+        table.add_row(f"[bold]{escape(name)}[/]", *_cells(summary.numbers), str(summary.num_invalid))
+    console.print(table)
+    console.print(f"{MEANING} In brackets: 95 % intervals. The rest are means per trial.\n")
+    console.print("[bold]Why runs stopped[/]")
+    for name, summary in summaries.items():
+        reasons = ", ".join(f"{reason} {count}" for reason, count in summary.stop_reasons.items()) or "no trial finished"
+        console.print(f"  [bold]{escape(name)}[/]  {escape(reasons)}")
+        for why, count in summary.not_scored.items():
+            console.print(f"      [yellow]{count} not scored:[/] {escape(why)}")
+    console.print()
+
+
+def _cells(numbers: Numbers | None) -> list[str]:
+    if numbers is None:
+        return ["none scored", *["-"] * 7]
+    return [
+        f"[bold]{numbers.effectiveness:.2f}[/]\n{_bracketed(numbers.effectiveness_interval)}",
+        f"{numbers.p_achieved:.2f}\n{_bracketed(numbers.p_achieved_interval)}",
+        f"{numbers.mean_turns:.1f}",
+        f"{numbers.mean_calls:.1f}",
+        _or_dash(numbers.mean_prompt_tokens, "{:.0f}"),
+        _or_dash(numbers.mean_completion_tokens, "{:.0f}"),
+        _or_dash(numbers.cached_share, "{:.0%}"),
+        f"{numbers.mean_duration_s:.1f}",
+    ]
+
+
+def _bracketed(interval: Interval) -> str:
+    return f"[dim]\\[{interval[0]:.2f}, {interval[1]:.2f}][/]"
+
+
+def _or_dash(value: float | None, form: str) -> str:
+    return "-" if value is None else form.format(value)
+
+
+def print_transcript(console: Console, trial: Trial, run: Run, *, summaries: Mapping[str, Summary]) -> None:
+    """One trial, message by message, and how typical its verdict was."""
+    verdict = {True: "goal achieved", False: "goal not achieved", None: "not scored"}[trial.achieved]
+    num_scored = sum(summary.num_scored for summary in summaries.values())
+    num_achieved = sum(summary.numbers.num_achieved for summary in summaries.values() if summary.numbers)
+    console.print(
+        f"[bold]One trial:[/] {escape(trial.harness)}, round {trial.index + 1}, [bold]{verdict}[/] "
+        f"({num_achieved} of {num_scored} scored trials achieved it); {trial.turns} turns, "
+        f"stopped: {escape(trial.stop_reason)}; run {escape(run.id)}"
+    )
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for message in run.messages:
+        for label, text in _lines(message):
+            table.add_row(label, text)
+    console.print(Padding(table, (0, 0, 1, 2)))
+
+
+def _lines(message: Mapping[str, Any]) -> list[tuple[str, Text]]:
+    """What one message says, as labelled text; shortened, since a tool may return a book."""
+    label = {"assistant": "model"}.get(str(message.get("role")), str(message.get("role")))
+    said = [Text(_short(message[name]), style="dim") for name in ("reasoning", "reasoning_content") if message.get(name)]
+    if message.get("content"):
+        said.append(Text(_short(message["content"])))
+    for call in message.get("tool_calls") or []:
+        function = call.get("function", {})
+        said.append(Text(f"→ {function.get('name')}({_arguments(function.get('arguments'))})", style="cyan"))
+    said += [
+        Text(f"→ could not be read: {_short(failed.get('raw'))}", style="red")
+        for failed in message.get("failed_tool_calls") or []
+    ]
+    return [(label, text) for text in said or [Text("(empty)", style="dim")]]
+
+
+def _arguments(arguments: Any) -> str:
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+    return "" if text.strip() in ("{}", "") else _short(text)
+
+
+def _short(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= MAX_RESULT_CHARS else f"{text[:MAX_RESULT_CHARS]}… ({len(text)} characters)"
+
+
+def conclusion(measurement: Measurement, summaries: Mapping[str, Summary]) -> str:
+    """What was measured and what that does and does not say, in words anyone can check against the table."""
+    known = {name: summary.numbers for name, summary in summaries.items() if summary.numbers is not None}
+    if not known:
+        return "Nothing was measured: no trial could be scored."
+    num_scored = sum(summary.num_scored for summary in summaries.values())
+    said = (
+        f"This is {num_scored} scored trials of one goal on one model ({measurement.model.name}), and says nothing of others."
+    )
+    if all(numbers.num_achieved == 0 for numbers in known.values()):
+        most = max(numbers.effectiveness_interval[1] for numbers in known.values())
+        return f"{said} The model never achieved the goal here; with so few trials, E may still be as high as {most:.2f}."
+    apart = [
+        f"{a} and {b}"
+        for a, b in combinations(known, 2)
+        if _apart(known[a].effectiveness_interval, known[b].effectiveness_interval)
+    ]
+    if apart:
+        return f"{said} The intervals of {_listed(apart)} do not overlap; other differences may be chance."
+    if len(known) > 1:
+        return f"{said} The intervals of E all overlap: these trials do not show that one harness is better than another."
+    return said
+
+
+def _apart(a: Interval, b: Interval) -> bool:
+    return a[1] < b[0] or b[1] < a[0]
+
+
+def _listed(items: Sequence[str]) -> str:
+    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])}, and of {items[-1]}"
+
+
+def _first_line(text: str) -> str:
+    return (text.strip().splitlines() or [""])[0]
