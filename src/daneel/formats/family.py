@@ -1,0 +1,109 @@
+"""A model family's format as data: what the splitter, the decoding grammar, detection and history all read.
+
+Adding a family whose argument grammar exists is one row in `registry.py` and a test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from daneel.formats.base import Parser, Tool
+from daneel.formats.call_grammar import lark_grammar
+from daneel.formats.gemma_args import GemmaGrammar
+from daneel.formats.json_args import JsonGrammar
+from daneel.formats.markers import Markers
+from daneel.formats.scan import ArgumentGrammar
+from daneel.formats.splitter import Splitter
+from daneel.formats.syntax import TOOL_PROMPT, CallSyntax, PlainStyle, ReasoningSyntax
+from daneel.formats.validate import ToolSet
+
+GRAMMARS: dict[str, ArgumentGrammar] = {"json": JsonGrammar(), "gemma": GemmaGrammar()}
+"""Argument grammars by name: how the text between a call's markers is written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """One family's format.
+
+    `evidence` / `counter_evidence`: texts a template of the family holds all / none of. `result_style` and `plain`: how
+    results are told by default, and how plainly. `content_before_calls`: the template writes an assistant message's content
+    before its calls. `failed_result_role`: `"tool"` if a tool message without a call before it is rendered. `tool_prompt`,
+    `result_text`: what stands for tools and results where the template has no words for them.
+    """
+
+    name: str
+    call: CallSyntax
+    reasoning: ReasoningSyntax | None = None
+    stop_markers: tuple[str, ...] = ()
+    control_markers: tuple[str, ...] = ()
+    evidence: tuple[str, ...] = ()
+    counter_evidence: tuple[str, ...] = ()
+    result_style: Literal["native", "plain"] = "native"
+    plain: PlainStyle = field(default_factory=PlainStyle)
+    content_before_calls: bool = True
+    failed_result_role: Literal["tool", "user"] = "tool"
+    tool_prompt: str = TOOL_PROMPT
+    result_text: str = "<tool_response>\n{name}: {value}\n</tool_response>"
+    quirks: tuple[str, ...] = ()
+
+    @property
+    def grammar(self) -> ArgumentGrammar:
+        return GRAMMARS[self.call.grammar]
+
+    @property
+    def markers(self) -> tuple[str, ...]:
+        """Every text that means something to the family's parser or template; in a tool result it must be defused."""
+        found = [self.call.open, self.call.close, *self.stop_markers, *self.control_markers]
+        if self.reasoning is not None:
+            found += [self.reasoning.open, self.reasoning.close]
+        return tuple(dict.fromkeys(marker for marker in found if marker))
+
+    def parser(
+        self, tools: Sequence[Tool] | ToolSet | None = None, *, starts_in_reasoning: bool = False, rescue: bool = True
+    ) -> Parser:
+        """A parser for one generation. `tools` `None`: nothing is known of the tools, so nothing is rescued.
+
+        `ValueError` when a tool's schema is no JSON Schema.
+        """
+        toolset = tools if isinstance(tools, ToolSet) else ToolSet(tools)
+        markers = Markers.of(self.call, self.reasoning, (*self.stop_markers, *self.control_markers))
+        return Splitter(markers, self.grammar, toolset, starts_in_reasoning=starts_in_reasoning, rescue=rescue)
+
+    def starts_in_reasoning(self, prompt: str) -> bool:
+        """Whether the rendered prompt ends inside a reasoning block that it opened itself.
+
+        An opening marker before the end of a turn, as in a person's question about it, does not count.
+        """
+        if self.reasoning is None:
+            return False
+        _, opened, tail = prompt.rpartition(self.reasoning.open)
+        if not opened or self.reasoning.close in tail:
+            return False
+        turn_ends = (*self.stop_markers, *self.control_markers)
+        return not any(marker in tail for marker in turn_ends) if turn_ends else not tail.strip()
+
+    def write_call(self, name: str, arguments: str) -> str:
+        """A call as the family writes it, markers included. `arguments` is JSON text of an object."""
+        call = self.call
+        return f"{call.open}{call.open_pad}{self.grammar.write(name, arguments)}{call.close_pad}{call.close}"
+
+    def call_grammar(
+        self,
+        tools: Sequence[Tool],
+        *,
+        choice: str,
+        parallel: bool,
+        marker: Callable[[str], str],
+        starts_in_reasoning: bool = False,
+    ) -> str:
+        """Lark text for llguidance that admits only calls. `choice`: `"required"` (any tool) or a tool's name.
+
+        `marker(text)` writes a marker as the tokenizer needs it: a quoted string, or a reference to a special token.
+        `ValueError` when the family has no decoding grammar yet, no tool is given, or `choice` names none.
+        """
+        reasoning_close = self.reasoning.close if self.reasoning and starts_in_reasoning else None
+        return lark_grammar(
+            self.name, self.call, tools, choice=choice, parallel=parallel, marker=marker, reasoning_close=reasoning_close
+        )

@@ -1,0 +1,98 @@
+"""Finding a family's markers in text that comes in pieces."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+from daneel.formats.syntax import CallSyntax, ReasoningSyntax
+
+Role = Literal["call_open", "call_close", "think_open", "think_close", "control", "line_start"]
+
+_LINE_START = r"\n[ \t]*(?=[`{\[])"
+
+
+class MarkerSet:
+    """Some markers with their roles, found by one regular expression.
+
+    `line_starts`: also report a line that begins with a fence or a bracket, where a call without markers may stand.
+    """
+
+    def __init__(self, roles: dict[str, Role], *, line_starts: bool = False) -> None:
+        self._roles = roles
+        parts = [re.escape(marker) for marker in sorted(roles, key=len, reverse=True)]
+        self._pattern = re.compile("|".join([*parts, _LINE_START] if line_starts else parts) or r"(?!)")
+        self._prefixes = frozenset(marker[:size] for marker in roles for size in range(1, len(marker)))
+        self.max_size = max((len(marker) for marker in roles), default=0)
+
+    def search(self, text: str, pos: int) -> tuple[int, int, Role] | None:
+        """The first marker from `pos` on: start, end, role."""
+        match = self._pattern.search(text, pos)
+        if match is None:
+            return None
+        return match.start(), match.end(), self._roles.get(match.group(), "line_start")
+
+    def match(self, text: str, pos: int) -> tuple[int, int, Role] | None:
+        """The marker that stands at `pos`."""
+        match = self._pattern.match(text, pos)
+        return (match.start(), match.end(), self._roles.get(match.group(), "line_start")) if match else None
+
+    def partial(self, text: str, pos: int) -> int:
+        """How many characters at the end of `text`, from `pos` on, may begin a marker."""
+        for size in range(min(len(text) - pos, self.max_size - 1), 0, -1):
+            if text[-size:] in self._prefixes:
+                return size
+        return 0
+
+
+@dataclass(frozen=True, slots=True)
+class Markers:
+    """A family's markers, by the state in which each matters."""
+
+    call: CallSyntax
+    reasoning: ReasoningSyntax | None
+    content: MarkerSet
+    content_rescue: MarkerSet
+    held: MarkerSet
+    thinking: MarkerSet
+    call_ends: MarkerSet
+
+    @staticmethod
+    @lru_cache(maxsize=256)
+    def of(call: CallSyntax, reasoning: ReasoningSyntax | None, controls: tuple[str, ...]) -> Markers:
+        """The sets of one family; they are compiled once."""
+        control: dict[str, Role] = dict.fromkeys(controls, "control")
+        calls = _present(call.open, "call_open") | _present(call.close, "call_close")
+        ends = control | calls
+        content, thinking, close = dict(ends), dict(control), {}
+        if reasoning is not None:
+            opener, close = _present(reasoning.open, "think_open"), _present(reasoning.close, "think_close")
+            if reasoning.anywhere:
+                content |= opener
+            if reasoning.stray_close == "control":
+                content |= close
+            thinking |= opener | close | _present(call.open, "call_open")
+            if call.stray_close == "control":
+                thinking |= _present(call.close, "call_close")
+        return Markers(
+            call=call,
+            reasoning=reasoning,
+            content=MarkerSet(content),
+            content_rescue=MarkerSet(content, line_starts=True),
+            held=MarkerSet(content | close),
+            thinking=MarkerSet(thinking),
+            call_ends=MarkerSet(ends),
+        )
+
+
+def _present(marker: str, role: Role) -> dict[str, Role]:
+    return {marker: role} if marker else {}
+
+
+def starts_with_any(text: str, pos: int, markers: Iterable[str]) -> bool:
+    """Whether the text from `pos` to its end is the beginning of one of the markers (and not yet the whole)."""
+    rest = text[pos:]
+    return any(len(rest) < len(marker) and marker.startswith(rest) for marker in markers)

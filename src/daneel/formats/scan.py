@@ -1,0 +1,105 @@
+"""What an argument grammar gives the splitter: an incremental scanner for the body of a call.
+
+A scanner is fed the text behind the opening marker in pieces, looks at every character once, and finds the end of the body
+by its grammar: the closing marker may stand inside a string.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+MAX_DEPTH = 100
+"""Deepest nesting of objects and arrays that is read; deeper bodies are malformed (schema validators recurse)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScanError:
+    """Why a body cannot be read. `offset` counts characters from the start of the body."""
+
+    message: str
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class ScannedCall:
+    """A call found in a body. `arguments` is JSON text of an object, or `None` when the model wrote none.
+
+    `end` is the offset in the body just behind it. `repairs` names what was put right.
+    """
+
+    name: str
+    arguments: str | None
+    end: int
+    repairs: tuple[str, ...] = ()
+    call_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ScannedFailure:
+    """An item of a body that is well-formed but is no call."""
+
+    name: str | None
+    error: ScanError
+    end: int
+
+
+Head = Literal["yes", "no", "more"]
+"""Whether text begins a body: `more` when it is too short to tell."""
+
+
+class BodyScanner(Protocol):
+    """Reads one body, which may hold several calls (a JSON array)."""
+
+    @property
+    def done(self) -> bool:
+        """Whether the body is complete. What follows is the splitter's."""
+        ...
+
+    @property
+    def error(self) -> ScanError | None: ...
+
+    @property
+    def name(self) -> str | None:
+        """The call's name, as soon as it is known."""
+        ...
+
+    @property
+    def expected(self) -> str:
+        """What the grammar waits for, in words: for a body that breaks off."""
+        ...
+
+    def feed(self, text: str, pos: int) -> int:
+        """Read from `pos`; returns where it stopped: the end of the text, of the body, or before the error.
+
+        A few characters at the end of the text may be left unread (a delimiter's beginning): feed them again with more.
+        """
+        ...
+
+    def calls(self, body: str) -> list[ScannedCall | ScannedFailure]:
+        """The calls of a complete body. `body` is the text that was fed, up to its end."""
+        ...
+
+
+class ArgumentGrammar(Protocol):
+    """A way to write a call between its markers."""
+
+    @property
+    def slack(self) -> str:
+        """Characters besides white space that may stand between a complete body and its closing marker (a repair)."""
+        ...
+
+    @property
+    def expected_head(self) -> str:
+        """What a body begins with, in words."""
+        ...
+
+    def head(self, text: str, pos: int) -> Head:
+        """Whether a body begins at `pos`, white space apart."""
+        ...
+
+    def scanner(self) -> BodyScanner: ...
+
+    def write(self, name: str, arguments: str) -> str:
+        """The body of a call as the family writes it. `arguments` is JSON text of an object."""
+        ...
