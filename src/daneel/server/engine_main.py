@@ -55,6 +55,8 @@ def load_engine(spec: EngineSpec, on_progress: LoadProgress) -> Engine:
 def main() -> int:
     """Load, then serve frames until the server closes the socket."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # OpenMP's threads spin at barriers otherwise: with other work on the cores that slows ggml down many times over
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     die_with_parent()
     frames = Frames(socket.socket(fileno=int(sys.argv[1])), ToChild)
     first = frames.recv()

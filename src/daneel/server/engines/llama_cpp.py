@@ -40,19 +40,16 @@ def load(spec: EngineSpec, on_progress: LoadProgress) -> LlamaCppEngine:
     if spec.model_path is None:
         raise EngineLoadError("the engine llama.cpp needs a model file")
     log = llama_model.LogLines()
-    native.llama_backend_init()
-    model = llama_model.load_model(spec, on_progress, log)
-    context_tokens = llama_model.choose_context_tokens(model, spec.context_tokens)
-    params = native.llama_context_default_params()
-    params.n_ctx = context_tokens
-    params.n_batch = params.n_ubatch = spec.prefill_chunk_tokens
-    params.n_threads = params.n_threads_batch = llama_model.choose_num_threads(spec.num_threads)
-    context = native.llama_init_from_model(model, params)
-    if not context:
-        detail = (log.errors() or ["llama.cpp gave no reason"])[-1]
-        raise EngineLoadError(f"a context of {context_tokens} tokens cannot be made for {spec.model_path}: {detail}")
-    info = llama_model.describe(model, Path(spec.model_path), context_tokens)
-    return LlamaCppEngine(model, context, info, chunk_tokens=spec.prefill_chunk_tokens, log=log)
+    try:
+        native.llama_backend_init()
+        model = llama_model.load_model(spec, on_progress, log)
+        context_tokens = llama_model.choose_context_tokens(model, spec.context_tokens)
+        context = llama_model.make_context(model, spec, context_tokens, log)
+        info = llama_model.describe(model, Path(spec.model_path), context_tokens)
+        return LlamaCppEngine(model, context, info, chunk_tokens=spec.prefill_chunk_tokens, log=log)
+    except BaseException:
+        log.close()
+        raise
 
 
 @dataclass(slots=True)
@@ -132,6 +129,7 @@ class LlamaCppEngine:
         native.llama_batch_free(self._batch)
         native.llama_free(self._context)
         native.llama_model_free(self._model)
+        self._log.close()
 
     # One step
 

@@ -38,8 +38,12 @@ _FAILURES = (
 )  # fmt: skip
 
 
+_DISCARD = native.llama_log_callback(lambda _level, _text, _user_data: None)
+
+
 class LogLines:
-    """llama.cpp's log: nothing on the terminal, the last lines kept. Must live as long as the library logs."""
+    """llama.cpp's log: nothing on the terminal, the last error lines kept. Close it before it is dropped: the library has
+    one log for the whole process and would call what is gone."""
 
     def __init__(self) -> None:
         self._errors: deque[str] = deque(maxlen=40)
@@ -52,6 +56,9 @@ class LogLines:
             self._level = level
         if self._level == _LOG_LEVEL_ERROR:
             self._errors.append(text.decode(errors="replace").strip())
+
+    def close(self) -> None:
+        native.llama_log_set(_DISCARD, ctypes.c_void_p(0))
 
     def errors(self) -> list[str]:
         return [line for line in self._errors if line]
@@ -143,6 +150,19 @@ def choose_context_tokens(model: Any, wanted: int | None) -> int:
     while tokens > _MIN_CONTEXT_TOKENS and tokens * kv_bytes_per_token(model) > budget_bytes:
         tokens //= 2
     return tokens
+
+
+def make_context(model: Any, spec: EngineSpec, context_tokens: int, log: LogLines) -> Any:
+    """A native context for one sequence. Raises `EngineLoadError`, most likely for want of memory."""
+    params = native.llama_context_default_params()
+    params.n_ctx = context_tokens
+    params.n_batch = params.n_ubatch = spec.prefill_chunk_tokens
+    params.n_threads = params.n_threads_batch = choose_num_threads(spec.num_threads)
+    context = native.llama_init_from_model(model, params)
+    if not context:
+        detail = (log.errors() or ["llama.cpp gave no reason"])[-1]
+        raise EngineLoadError(f"a context of {context_tokens} tokens cannot be made for {spec.model_path}: {detail}")
+    return context
 
 
 def kv_bytes_per_token(model: Any) -> int:

@@ -7,7 +7,8 @@ A line is a string, or an object with these fields, all optional but one of `tex
 - `match`: used only for a prompt whose last message holds this text; until then the line waits;
 - `repeat`: true: the line is never used up;
 - `delay_ms`, `prefill_delay_ms`: for each step of decoding, for each chunk of prefill;
-- `crash`: true: the engine's process dies where the text ends.
+- `crash`: true: the engine's process dies where the text ends. A restarted engine begins its script again, so a line that
+  crashes wants a `match`.
 
 Empty lines and lines that begin with `#` are skipped.
 """
