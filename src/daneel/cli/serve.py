@@ -79,7 +79,7 @@ def serve(
     """Serve MODEL over HTTP in OpenAI's chat dialect."""
     os.environ.pop(_KEY_VARIABLE, None)  # the children have no business with it
     try:
-        from daneel.server import host as hosting
+        from daneel.server import serve as hosting
         from daneel.server.served_model import ServeOptions
     except ModuleNotFoundError as error:
         raise _missing(error) from error
@@ -108,7 +108,7 @@ def serve(
 async def _serve(
     spec: EngineSpec, options: ServeOptions, sock: socket.socket, host: str, key: str | None, until_stdin_closes: bool
 ) -> None:
-    from daneel.server import host as hosting
+    from daneel.server import serve as hosting
     from daneel.server.served_model import ServedModel
 
     tell = _LoadProgress(options.name)

@@ -6,8 +6,7 @@ import hashlib
 import hmac
 from collections.abc import Awaitable, Callable
 
-from starlette.types import ASGIApp, Receive, Scope, Send
-
+from daneel.server.asgi import App, Receive, Scope, Send
 from daneel.wire.errors import Unauthorized, WireError
 
 OPEN_PATHS = frozenset({"/health"})
@@ -18,7 +17,7 @@ ErrorSender = Callable[[WireError, Scope, Receive, Send], Awaitable[None]]
 class KeyRequired:
     """Lets a request through when its `Authorization` header is `Bearer KEY`. Keys are compared as digests, in even time."""
 
-    def __init__(self, app: ASGIApp, *, key: str, send_error: ErrorSender) -> None:
+    def __init__(self, app: App, *, key: str, send_error: ErrorSender) -> None:
         self._app = app
         self._digest = hashlib.sha256(key.encode()).digest()
         self._send_error = send_error

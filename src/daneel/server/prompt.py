@@ -15,6 +15,7 @@ from daneel.server.served_model import ServedModel
 from daneel.wire.errors import BadRequest, ContextTooLong
 from daneel.wire.requests import ChatRequest, ToolDeclaration
 
+_NO_PARAMETERS = {"type": "object", "properties": {}}
 _TURN_FLAGS = ("add_generation_prompt", "continue_final_message")
 
 
@@ -98,14 +99,15 @@ def _tool_set(declared: Sequence[ToolDeclaration]) -> ToolSet:
 
 
 def to_tool(declaration: ToolDeclaration) -> Tool:
-    """The declaration as the formats know it."""
+    """The declaration as the formats know it. Without `parameters` it is a tool without arguments, so none are admitted."""
     function = declaration.function
-    parameters = function.parameters or {"type": "object", "properties": {}}
+    parameters = function.parameters or {**_NO_PARAMETERS, "additionalProperties": False}
     return Tool(function.name, function.description or "", parameters, bool(function.strict))
 
 
 def _for_template(declaration: ToolDeclaration) -> dict[str, Any]:
     """The declaration as templates expect it: keys in the usual order, none of them null."""
-    tool = to_tool(declaration)
-    function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+    given = declaration.function
+    parameters = given.parameters or _NO_PARAMETERS
+    function = {"name": given.name, "description": given.description or "", "parameters": parameters}
     return {"type": declaration.type, "function": function}

@@ -9,18 +9,16 @@ import asyncio
 import sys
 import time
 import traceback
-from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
+from collections.abc import Coroutine
 from contextlib import aclosing
 from typing import Any, TypeVar
 
 from daneel.server import chat
+from daneel.server.asgi import Receive, Scope, Send
 from daneel.server.reply import CallProgress, Piece, PrefillProgress
 from daneel.wire.errors import ServerBug, ServerUnavailable, WireError
 from daneel.wire.sse import DONE, encode_comment, encode_event
 
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
 T = TypeVar("T")
 
 KEEPALIVE_S = 5.0
@@ -69,7 +67,7 @@ class EventStream:
         self._stopping = stopping
         self._keepalive_s = keepalive_s
 
-    async def __call__(self, _scope: Message, receive: Receive, send: Send) -> None:
+    async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
         writer = _EventWriter(send)
         try:
             await while_connected(receive, self._stopping, self._write(writer))
@@ -135,13 +133,13 @@ class _EventWriter:
 
 
 class _StreamState:
-    """Turns items into events and remembers what a keepalive comment needs."""
+    """Turns items into events and remembers what the comments need."""
 
     def __init__(self, turn: chat.Turn) -> None:
         self._turn = turn
         self._prefill = PrefillProgress(0, len(turn.prompt.ids))
-        self._call_chars = 0
-        self._call_shown_at = 0.0
+        self._call: CallProgress | None = None
+        self._call_told_at = time.monotonic()
 
     def encode(self, item: chat.StepItem) -> bytes:
         match item:
@@ -150,22 +148,22 @@ class _StreamState:
                 return self.keepalive()
             case CallProgress():
                 return self._call_progress(item)
-            case _:
-                if isinstance(item, Piece) and item.delta.content is None:
-                    self._call_chars = 0
-                return b"".join(encode_event(chunk) for chunk in chat.chunks(self._turn, item))
+            case Piece():
+                self._call = None
+        return b"".join(encode_event(chunk) for chunk in chat.chunks(self._turn, item))
 
     def keepalive(self) -> bytes:
         return encode_comment(f"keepalive {self._prefill.done}/{self._prefill.total}")
 
     def _call_progress(self, item: CallProgress) -> bytes:
+        """A comment when the call's name is known, and from then on now and again."""
         now = time.monotonic()
-        is_new = item.num_chars < self._call_chars or self._call_chars == 0
+        told = self._call or CallProgress(None, 0)
         if (
-            not is_new
-            and item.num_chars - self._call_chars < CALL_PROGRESS_CHARS
-            and now - self._call_shown_at < CALL_PROGRESS_S
+            item.name == told.name
+            and item.num_chars - told.num_chars < CALL_PROGRESS_CHARS
+            and now - self._call_told_at < CALL_PROGRESS_S
         ):
             return b""
-        self._call_chars, self._call_shown_at = item.num_chars, now
+        self._call, self._call_told_at = item, now
         return encode_comment(f"tool_call {item.name or '?'} {item.num_chars}")
