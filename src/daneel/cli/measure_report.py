@@ -18,7 +18,11 @@ from daneel.bench.record import Trial
 from daneel.bench.trial import Measurement
 from daneel.harness.run_record import Run
 
-MEANING = "E = mean of achieved / max(1, turns - 1): 1 is always, by the shortest way; 0 is never."
+MEANING = "E, effectiveness = mean of achieved / max(1, turns - 1): 1 is always, by the shortest way; 0 is never."
+COLUMNS = (
+    "Below each number: its 95 % interval. P: share of trials that achieved the goal. Means per trial: turns (replies of the "
+    "model), tool calls, tokens read and written, seconds. cached: share of the tokens read that the server had in its cache."
+)
 MAX_RESULT_CHARS = 2000
 
 
@@ -28,11 +32,12 @@ def print_plan(console: Console, measurement: Measurement, *, server: str) -> No
     console.print(f"[bold]Goal[/]   {escape(goal.name)}: “{escape(goal.prompt)}”")
     told = "" if model.verified else ", as the server says (unverified)"
     console.print(f"[bold]Model[/]  {escape(model.name)}{told}, at {escape(server)}")
-    plural = "trial" if measurement.num_trials == 1 else "trials"
     temperatures = sorted({str(harness.temperature) for harness in measurement.harnesses.values()})
+    forced = any(harness.first_tool_choice == "required" for harness in measurement.harnesses.values())
     console.print(
-        f"[bold]Plan[/]   {measurement.num_trials} {plural} of each of these harnesses, interleaved, "
-        f"at temperature {' or '.join(temperatures)}, with seeds made from {measurement.base_seed}\n"
+        f"[bold]Plan[/]   {_counted(measurement.num_trials, 'trial')} of each harness, interleaved; "
+        f"temperature {' or '.join(temperatures)}; base seed {measurement.base_seed}"
+        f"{'; the first turn must call a tool' if forced else ''}\n"
     )
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     for name, harness in measurement.harnesses.items():
@@ -43,15 +48,16 @@ def print_plan(console: Console, measurement: Measurement, *, server: str) -> No
 
 def print_results(console: Console, summaries: Mapping[str, Summary]) -> None:
     """The table, its explanation, why runs stopped, and why trials were not scored."""
+    console.print(f"{MEANING}\n")
     gap = 2 if console.width >= 90 else 1
     table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold")
     table.add_column("")
-    for title in ("E", "P(achieved)", "turns", "calls", "tok in", "out", "cached", "sec", "invalid"):
+    for title in ("E", "P", "turns", "calls", "read", "written", "cached", "sec", "invalid"):
         table.add_column(title, justify="right")
     for name, summary in summaries.items():
         table.add_row(f"[bold]{escape(name)}[/]", *_cells(summary.numbers), str(summary.num_invalid))
     console.print(table)
-    console.print(f"{MEANING} In brackets: 95 % intervals. The rest are means per trial.\n")
+    console.print(f"\n{COLUMNS}\n", style="dim")
     console.print("[bold]Why runs stopped[/]")
     for name, summary in summaries.items():
         reasons = ", ".join(f"{reason} {count}" for reason, count in summary.stop_reasons.items()) or "no trial finished"
@@ -91,7 +97,7 @@ def print_transcript(console: Console, trial: Trial, run: Run, *, summaries: Map
     num_achieved = sum(summary.numbers.num_achieved for summary in summaries.values() if summary.numbers)
     console.print(
         f"[bold]One trial:[/] {escape(trial.harness)}, round {trial.index + 1}, [bold]{verdict}[/] "
-        f"({num_achieved} of {num_scored} scored trials achieved it); {trial.turns} turns, "
+        f"({num_achieved} of {num_scored} scored trials did); {_counted(trial.turns, 'turn')}, "
         f"stopped: {escape(trial.stop_reason)}; run {escape(run.id)}"
     )
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
@@ -135,12 +141,11 @@ def conclusion(measurement: Measurement, summaries: Mapping[str, Summary]) -> st
     if not known:
         return "Nothing was measured: no trial could be scored."
     num_scored = sum(summary.num_scored for summary in summaries.values())
-    said = (
-        f"This is {num_scored} scored trials of one goal on one model ({measurement.model.name}), and says nothing of others."
-    )
+    scope = f"{_counted(num_scored, 'scored trial')} of one goal on one model ({measurement.model.name})"
+    said = f"What was measured: {scope}. It says nothing of other goals or models."
     if all(numbers.num_achieved == 0 for numbers in known.values()):
         most = max(numbers.effectiveness_interval[1] for numbers in known.values())
-        return f"{said} The model never achieved the goal here; with so few trials, E may still be as high as {most:.2f}."
+        return f"{said} Here the goal was never achieved; with so few trials, the true E may still be up to {most:.2f}."
     apart = [
         f"{a} and {b}"
         for a, b in combinations(known, 2)
@@ -163,3 +168,7 @@ def _listed(items: Sequence[str]) -> str:
 
 def _first_line(text: str) -> str:
     return (text.strip().splitlines() or [""])[0]
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -1,0 +1,199 @@
+"""`daneel measure` as a person runs it: report, JSON, exit codes, Ctrl-C; on a scripted peer and on our scripted server."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from tests.support.clock_model import EXPECTED_EFFECTIVENESS, clock_model
+from tests.support.scripted_server import HANG, ScriptedServer, error, raw, text
+
+from daneel.bench.effectiveness import summarise
+from daneel.bench.store import TrialStore
+from daneel.bench.trial import Measurement, identify, measure
+from daneel.cli.local_server import LocalServer
+from daneel.cli.main import main
+from daneel.harness.client import Client
+from daneel.harness.files import load
+
+CLOCK = Path(__file__).resolve().parents[2] / "examples" / "clock.py"
+
+
+@pytest.fixture
+def daneel(monkeypatch, capsys):
+    """Run the command line in this process: (exit code, stdout, stderr)."""
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["daneel", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capsys.readouterr()
+        return ended.value.code or 0, out, err
+
+    return run
+
+
+def test_the_clock_gives_the_known_effectiveness(daneel):
+    with ScriptedServer(clock_model) as server:
+        code, out, _ = daneel("measure", str(CLOCK), "--server", server.url, "--trials", "2", "--json", "--seed", "5")
+    assert code == 0
+    found = json.loads(out)
+    numbers = {name: harness["numbers"] for name, harness in found["harnesses"].items()}
+    assert {name: n["effectiveness"] for name, n in numbers.items()} == EXPECTED_EFFECTIVENESS
+    assert found["harnesses"]["H2"]["tools"][1] == {"name": "my_date", "description": "TODO"}
+    assert (found["goal"]["name"], found["base_seed"], found["interrupted"]) == ("now", 5, False)
+    assert len(found["trials"]) == 8
+    with TrialStore() as store:
+        assert [t.run_id for t in store.trials(found["measurement"])] == [t["run_id"] for t in found["trials"]]
+
+
+def test_the_report_tells_a_newcomer_what_was_done(daneel):
+    with ScriptedServer(clock_model) as server:
+        code, out, _ = daneel("measure", str(CLOCK), "--server", server.url, "--trials", "1", "--show-transcript")
+    assert code == 0
+    said = " ".join(out.split())
+    assert "What's the current date and time?" in said
+    assert "my_date “TODO”" in said
+    assert "achieved / max(1, turns - 1)" in said
+    assert "H2 0.50 1.00 3.0 2.0" in said
+    assert "H4 answered 1" in said
+    assert "One trial: H1, round 1, goal achieved (4 of 4 scored trials did); 2 turns" in said
+    assert "→ get_current_date()" in said
+    assert "4 scored trials of one goal on one model (scripted)" in said
+    assert "do not show that one harness is better" in said
+
+
+def test_only_the_harnesses_asked_for_with_the_sampling_asked_for(daneel):
+    with ScriptedServer(clock_model) as server:
+        code, out, _ = daneel(
+            *("measure", str(CLOCK), "--server", server.url, "--trials", "1", "--json", "--goal", "now"),
+            *("--harness", "H4", "--harness", "H2", "--temperature", "0.2", "--tool-choice", "required"),
+        )
+        requests = server.requests
+    assert code == 0
+    assert list(json.loads(out)["harnesses"]) == ["H4", "H2"]
+    assert {request["temperature"] for request in requests} == {0.2}
+    first = [len(request["messages"]) == 1 for request in requests]
+    assert [request.get("tool_choice") == "required" for request in requests] == first, "first turns only"
+
+
+def test_the_command_line_changes_what_the_harness_hash_covers(daneel):
+    hashes = set()
+    for options in ((), ("--temperature", "0"), ("--tool-choice", "required")):
+        with ScriptedServer(clock_model) as server:
+            _, out, _ = daneel("measure", str(CLOCK), "--server", server.url, "--trials", "1", "--json", "--harness", "H1",
+                               *options)  # fmt: skip
+        hashes.add(json.loads(out)["harnesses"]["H1"]["hash"])
+    assert len(hashes) == 3
+
+
+def test_a_goal_never_achieved_is_reported_as_what_it_is(daneel):
+    with ScriptedServer(lambda _: text("It is late.")) as server:
+        code, out, _ = daneel("measure", str(CLOCK), "--server", server.url, "--trials", "5", "--harness", "H1")
+    assert code == 0
+    said = " ".join(out.split())
+    assert "H1 0.00 0.00 1.0 0.0" in said
+    assert "the goal was never achieved; with so few trials, the true E may still be up to 0.43" in said
+
+
+def test_when_no_trial_can_be_scored_there_is_no_number_and_exit_1(daneel):
+    with ScriptedServer(lambda _: error(400, "this model has no chat template")) as server:
+        code, out, _ = daneel("measure", str(CLOCK), "--server", server.url, "--trials", "2", "--harness", "H1")
+        assert code == 1
+        assert "none scored" in out
+        assert "0.00" not in out
+        assert "2 not scored:" in out
+        assert "this model has no chat template" in " ".join(out.split())
+        code, out, _ = daneel("measure", str(CLOCK), "--server", server.url, "--trials", "1", "--harness", "H1", "--json")
+    assert code == 1
+    assert json.loads(out)["harnesses"]["H1"]["numbers"] is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["missing.py"], "no such file"),
+        ([str(CLOCK), "--goal", "later"], "there is no goal later; it has now"),
+        ([str(CLOCK), "--harness", "H9"], "there is no harness H9"),
+        ([str(CLOCK), "--trials", "0"], "--trials must be at least 1"),
+        ([str(CLOCK), "--temperature", "-1"], "temperature must be 0 or more"),
+        ([str(CLOCK), "--server", "http://127.0.0.1:9"], "127.0.0.1:9"),
+        ([str(CLOCK), "--server", "http://127.0.0.1:9", "--serve", "m"], "exclude each other"),
+        ([str(CLOCK), "--tool-choice", "maybe"], "maybe"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_exit_2(daneel, arguments, said):
+    code, out, err = daneel("measure", *arguments)
+    assert code == 2
+    assert said in err
+    assert "Traceback" not in err
+    assert out == ""
+
+
+def test_a_file_without_a_goal_or_with_several_is_refused(daneel, tmp_path):
+    file = tmp_path / "file.py"
+    file.write_text("from daneel import Harness, goal\nharness = Harness()\n")
+    assert "has no goal to measure" in daneel("measure", str(file))[2]
+    with file.open("a") as more:
+        more.write("a = goal(prompt='A', name='a')(lambda trial: True)\nb = goal(prompt='B', name='b')(lambda trial: True)\n")
+    assert "say which with --goal: a, b" in daneel("measure", str(file))[2]
+
+
+def test_ctrl_c_prints_what_is_finished_and_leaves_no_half_written_row(tmp_path):
+    at_sixth_request = threading.Event()
+
+    def script(request):
+        if len(server.requests) < 6:
+            return text("It is late.")
+        at_sixth_request.set()
+        return raw(HANG)
+
+    with ScriptedServer(script) as server:
+        command = [sys.executable, "-m", "daneel", "measure", str(CLOCK), "--server", server.url, "--trials", "9", "--json"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            assert at_sixth_request.wait(60)
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=60)
+        assert process.returncode == 130, err
+    assert "Traceback" not in err
+    found = json.loads(out)
+    assert found["interrupted"] is True
+    stored = TrialStore(Path(os.environ["DANEEL_DATA_DIR"]) / "trials.db").trials(found["measurement"])
+    assert [trial.stop_reason for trial in stored] == ["answered"] * 5 + ["cancelled"]
+    assert [trial["run_id"] for trial in found["trials"]] == [trial.run_id for trial in stored]
+    assert sum(harness["num_scored"] for harness in found["harnesses"].values()) == 5
+
+
+class ScriptingClient(Client):
+    """Sends with each request what the scripted engine is to say to it: the clock model's reply, as a family writes it."""
+
+    def chat(self, messages, *, tools=(), params=None, **more):
+        message = clock_model({"messages": messages, "tools": tools}).message
+        written = [message["content"] or ""] + [
+            f'<tool_call>\n{{"name": "{call["function"]["name"]}", "arguments": {call["function"]["arguments"]}}}\n</tool_call>'
+            for call in message.get("tool_calls", [])
+        ]
+        return super().chat(messages, tools=tools, params={**(params or {}), "script": "".join(written)}, **more)
+
+
+def test_the_clock_gives_the_known_effectiveness_through_our_own_server(tmp_path):
+    held = load(CLOCK)
+    (tmp_path / "empty.jsonl").write_text("")
+    with (
+        LocalServer(tmp_path / "empty.jsonl", engine="scripted") as url,
+        ScriptingClient(url) as client,
+        TrialStore() as store,
+    ):
+        model = identify(client)
+        planned = Measurement(harnesses=held.harnesses, goal=held.goals["now"], model=model, num_trials=2, base_seed=1)
+        trials = [trial for trial, _ in measure(planned, client=client, store=store)]
+    found = {name: summarise([t for t in trials if t.harness == name]).numbers for name in held.harnesses}
+    assert {name: numbers.effectiveness for name, numbers in found.items()} == EXPECTED_EFFECTIVENESS
+    assert {trial.stop_reason for trial in trials} == {"answered"}
+    assert all(trial.prompt_tokens and trial.completion_tokens for trial in trials)
