@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -18,18 +19,19 @@ if TYPE_CHECKING:
     from daneel.server.models.catalogue import Entry
     from daneel.server.models.stores import Stored
 
-_QUIET_STEP = 0.1
+# where there is no terminal to draw on, a line this often
+_QUIET_STEP_S = 5.0
 
 
 class TerminalProgress:
-    """Draws a pull on stderr: a bar on a terminal, else a line at each tenth. Use as a context manager."""
+    """Draws a pull on stderr: a bar on a terminal, else prints a line every few seconds. Use as a context manager."""
 
     def __init__(self) -> None:
         self._console = Console(stderr=True, highlight=False)
         self._bar: Progress | None = None
         self._task: TaskID | None = None
         self._label = ""
-        self._told = 0.0
+        self._next_line_s = 0.0
 
     def __enter__(self) -> TerminalProgress:
         return self
@@ -40,18 +42,16 @@ class TerminalProgress:
 
     def update(self, label: str, done_bytes: int, total_bytes: int | None) -> None:
         """See `daneel.server.models.progress.Progress`."""
-        is_new = label != self._label
-        self._label = label
         if self._console.is_terminal:
-            self._draw(label, done_bytes, total_bytes, is_new)
+            self._draw(label, done_bytes, total_bytes)
         else:
-            self._print(label, done_bytes, total_bytes, is_new)
+            self._print(label, done_bytes, total_bytes)
 
     def say(self, text: str) -> None:
         """One line on stderr, above the bar."""
         self._console.print(text, markup=False, soft_wrap=True)
 
-    def _draw(self, label: str, done_bytes: int, total_bytes: int | None, is_new: bool) -> None:
+    def _draw(self, label: str, done_bytes: int, total_bytes: int | None) -> None:
         if self._bar is None:
             columns = (
                 TextColumn("{task.description}"),
@@ -62,17 +62,18 @@ class TerminalProgress:
             )
             self._bar = Progress(*columns, console=self._console, transient=True)
             self._bar.start()
-        if is_new or self._task is None:
+        if label != self._label or self._task is None:
+            self._label = label
             if self._task is not None:
                 self._bar.remove_task(self._task)
             # bytes that an earlier call fetched do not count for the speed
             self._task = self._bar.add_task(label, total=total_bytes, completed=done_bytes)
         self._bar.update(self._task, completed=done_bytes, total=total_bytes)
 
-    def _print(self, label: str, done_bytes: int, total_bytes: int | None, is_new: bool) -> None:
-        share = done_bytes / total_bytes if total_bytes else 0.0
-        if is_new or share >= self._told + _QUIET_STEP:
-            self._told = share
+    def _print(self, label: str, done_bytes: int, total_bytes: int | None) -> None:
+        now = time.monotonic()
+        if now >= self._next_line_s:
+            self._next_line_s = now + _QUIET_STEP_S
             self.say(f"{label}: {done_bytes / 1e6:,.1f} of {total_bytes / 1e6:,.1f} MB" if total_bytes else label)
 
 

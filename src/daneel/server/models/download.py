@@ -104,6 +104,8 @@ def _one_connection(client: httpx2.Client, url: str, part: Path, max_bytes: int,
                 if done > max_bytes:
                     raise SourceError(f"more than the {max_bytes:,} bytes expected came")
                 file.write(chunk)
+                # what came must outlive us, should we be killed
+                file.flush()
                 progress.update(label, done, opened.total_bytes)
     if opened.total_bytes is not None and done < opened.total_bytes:
         raise _Interrupted(f"the connection ended at byte {done:,} of {opened.total_bytes:,}")
@@ -123,8 +125,13 @@ def _open(client: httpx2.Client, url: str, start: int) -> Iterator[_Opened]:
 
 
 def _begin(response: httpx2.Response, start: int) -> _Opened:
-    """Read the status: where the transfer really starts. Raises `SourceError`, `_Interrupted`."""
+    """Read the status: where the transfer really starts. Raises `SourceError`, `_Interrupted`.
+
+    The chunks are the bytes as they come: gathering them into larger ones would lose up to one at each cut.
+    """
     status = response.status_code
+    if response.headers.get("Content-Encoding", "identity") != "identity":
+        raise UnavailableError(f"{response.url.host} sent the file encoded, although asked not to")
     range_start, total = _content_range(response)
     if status == 416 and start:
         # the whole file is here already, or the file on the server is another one
@@ -134,10 +141,10 @@ def _begin(response: httpx2.Response, start: int) -> _Opened:
     if status == 206:
         if range_start != start:
             raise _CannotResume(f"the server sent bytes from {range_start} when asked for those from {start}")
-        return _Opened(start, total, response.iter_bytes(_CHUNK_BYTES))
+        return _Opened(start, total, response.iter_raw())
     if status == 200:
         length = response.headers.get("Content-Length", "")
-        return _Opened(0, int(length) if length.isdecimal() else None, response.iter_bytes(_CHUNK_BYTES))
+        return _Opened(0, int(length) if length.isdecimal() else None, response.iter_raw())
     reason = f"{response.url.host} answered {status} {response.reason_phrase}".rstrip()
     if status in (401, 403, 407):
         raise UnavailableError(reason)

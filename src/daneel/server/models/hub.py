@@ -15,6 +15,7 @@ from daneel.server.models.catalogue import HubFile
 from daneel.server.models.files import sha256_of
 from daneel.server.models.progress import Progress, SourceError
 from daneel.server.models.shards import shard_names
+from daneel.server.models.stores import hf_cache_dir
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _TIMEOUT_S = 15.0
@@ -43,7 +44,7 @@ def download(file: HubFile, *, sha256: str | None, progress: Progress) -> HubDow
 def find_file(repo: str, revision: str | None) -> str:
     """Which GGUF of a repository to take when none is named. Raises `SourceError`."""
     library = _library()
-    info = _asking(repo, lambda: library.HfApi().model_info(repo, revision=revision, timeout=_TIMEOUT_S))
+    info = _asking(repo, lambda: library.HfApi(endpoint=_endpoint()).model_info(repo, revision=revision, timeout=_TIMEOUT_S))
     return choose(repo, [sibling.rfilename for sibling in info.siblings or []])
 
 
@@ -64,7 +65,7 @@ def choose(repo: str, names: Sequence[str]) -> str:
 def _download_one(
     library: ModuleType, file: HubFile, name: str, sha256: str | None, progress: Progress
 ) -> tuple[Path, str | None]:
-    url = library.hf_hub_url(file.hub, name, revision=file.revision)
+    url = library.hf_hub_url(file.hub, name, revision=file.revision, endpoint=_endpoint())
     metadata = _asking(file.hub, lambda: library.get_hf_file_metadata(url, timeout=_TIMEOUT_S))
     etag = (metadata.etag or "").lower()
     theirs = etag if _SHA256.fullmatch(etag) else None
@@ -83,8 +84,21 @@ def _download_one(
 
 
 def _get(library: ModuleType, file: HubFile, name: str, force: bool) -> str:
-    path: str = library.hf_hub_download(file.hub, name, revision=file.revision, etag_timeout=_TIMEOUT_S, force_download=force)
+    path: str = library.hf_hub_download(
+        file.hub,
+        name,
+        revision=file.revision,
+        cache_dir=hf_cache_dir(),
+        endpoint=_endpoint(),
+        etag_timeout=_TIMEOUT_S,
+        force_download=force,
+    )
     return path
+
+
+def _endpoint() -> str | None:
+    """The hub's address if it is another one; the library reads the same variable, but once, when it is loaded."""
+    return os.environ.get("HF_ENDPOINT") or None
 
 
 def _library() -> ModuleType:

@@ -24,6 +24,7 @@ StoreName = Literal["daneel", "hf", "lmstudio", "ollama"]
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _OLLAMA_DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
 _OLLAMA_MODEL_LAYER = "application/vnd.ollama.image.model"
+_OLLAMA_SERVICE_DIR = Path("/usr/share/ollama/.ollama/models")
 _MAX_MANIFEST_BYTES = 2**20
 _MAX_DEPTH = 6
 
@@ -64,7 +65,7 @@ def ollama_dirs() -> list[Path]:
     """Where Ollama keeps models: the user's, or the service's on Linux."""
     if value := os.environ.get("OLLAMA_MODELS"):
         return [Path(value).expanduser()]
-    return [Path.home() / ".ollama" / "models", Path("/usr/share/ollama/.ollama/models")]
+    return [Path.home() / ".ollama" / "models", _OLLAMA_SERVICE_DIR]
 
 
 def scan() -> list[Stored]:
