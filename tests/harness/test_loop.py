@@ -72,3 +72,20 @@ def test_calls_are_made_and_results_go_back_as_tool_messages(stream: bool) -> No
     assert result.messages[-1]["content"] == "12:00 on 2026-10-14"
     assert result.events == []
     assert result.usage.prompt_tokens > 0
+
+
+def test_a_plain_style_on_a_foreign_server_sends_no_tool_messages() -> None:
+    harness = CLOCK.with_changes(tool_result_style="plain")
+    result, requests = play([calls(("cur_time", {})), text("12:00")], harness, owned_by="someone")
+    assert result.answer == "12:00"
+    assert [message["role"] for message in requests[1]["messages"]][-1] == "user"
+    assert "cur_time: 12:00:00" in requests[1]["messages"][-1]["content"]
+    assert "What's the time?" in requests[1]["messages"][-1]["content"]
+    assert "tool_result_style" not in requests[1]
+
+
+def test_a_plain_style_on_daneels_server_is_asked_for_by_name() -> None:
+    harness = CLOCK.with_changes(tool_result_style="plain")
+    _, requests = play([calls(("cur_time", {})), text("12:00")], harness)
+    assert requests[1]["tool_result_style"] == "plain"
+    assert requests[1]["messages"][-1]["role"] == "tool"

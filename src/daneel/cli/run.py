@@ -1,9 +1,157 @@
-"""`daneel run` (not built yet)."""
+"""`daneel run`: a harness of a file on a prompt or a goal, against any server of the dialect."""
 
 from __future__ import annotations
 
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, redirect_stdout
+from io import UnsupportedOperation
+from pathlib import Path
+from typing import Any, TextIO
+
 import typer
+from rich.console import Console
+
+from daneel.cli.local_server import LocalServer
+from daneel.cli.run_view import RunView
+from daneel.errors import UserError
+from daneel.harness.client import Client, ClientError, ServerUnreachable
+from daneel.harness.definition import Goal
+from daneel.harness.files import HarnessFile, load
+from daneel.harness.loop import run
+from daneel.harness.run_record import Run
+from daneel.harness.transcript import TranscriptStore
+
+DEFAULT_SERVER = "http://127.0.0.1:8080"
+KEY_VARIABLES = ["DANEEL_API_KEY", "OPENAI_API_KEY"]
+INTERRUPTED = 130
 
 
 def register(app: typer.Typer) -> None:
     """Add this file's commands to `app`."""
+
+    @app.command("run")
+    def _run(
+        file: Path = typer.Argument(..., help="A harness file."),
+        prompt: str | None = typer.Argument(None, help="What the model is asked; or give --goal."),
+        goal: str | None = typer.Option(None, help="A goal of the file: its prompt is asked, its check judges the run."),
+        harness: str | None = typer.Option(None, help="Which harness of the file; needed when it has several."),
+        server: str | None = typer.Option(None, help=f"Base URL of a server  [default: {DEFAULT_SERVER}]"),
+        serve: str | None = typer.Option(None, help="Start and stop a daneel server with this model instead."),
+        model: str | None = typer.Option(None, help="Which of the server's models."),
+        key: str | None = typer.Option(None, envvar=KEY_VARIABLES, help="The server's API key."),
+        no_stream: bool = typer.Option(False, "--no-stream", help="Ask for whole replies."),
+        as_json: bool = typer.Option(False, "--json", help="One JSON object on standard output, and nothing else there."),
+        temperature: float | None = typer.Option(None, help="Instead of the harness's."),
+        seed: int | None = typer.Option(None, help="Sampling seed."),
+        max_turns: int | None = typer.Option(None, help="Instead of the harness's."),
+        first_tool_choice: str | None = typer.Option(None, help="First turn only: auto, none, required or a tool's name."),
+    ) -> None:
+        """Run a harness on a prompt or a goal. Exit code 0 when the model answered, 1 when not, 2 for bad input."""
+        with _clean_stdout(as_json) as out, ExitStack() as stack:
+            held = load(file)
+            changes = {"temperature": temperature, "max_turns": max_turns, "first_tool_choice": first_tool_choice}
+            chosen = held.harness(harness).with_changes(**{name: value for name, value in changes.items() if value is not None})
+            wanted = _goal_of(held, prompt, goal)
+            client, url = _connect(stack, server=server, serve=serve, model=model, key=key)
+            view = RunView(_console(as_json), streams=not no_stream)
+            labels = {"goal": wanted.name if wanted else None, "file": str(file), "server": url, "model": client.model}
+            finished = run(
+                chosen,
+                wanted.prompt if wanted else str(prompt),
+                client=client,
+                observer=view,
+                transcript=_transcripts(stack, labels),
+                seed=seed,
+                stream=not no_stream,
+            )
+            achieved, verdict = judge(wanted, finished)
+            view.finish(finished, verdict=verdict)
+            if as_json:
+                judged = {"goal": wanted.name, "achieved": achieved, "verdict": verdict} if wanted else {}
+                print(json.dumps({**finished.to_dict(), **labels, **judged}, default=str), file=out, flush=True)
+        raise typer.Exit(_exit_code(finished))
+
+
+def _goal_of(held: HarnessFile, prompt: str | None, goal: str | None) -> Goal | None:
+    if (prompt is None) == (goal is None):
+        goals = f" (the file has: {', '.join(held.goals)})" if held.goals else ""
+        raise UserError(f"give either a prompt or --goal NAME{goals}")
+    return held.goal(goal) if goal is not None else None
+
+
+def _connect(
+    stack: ExitStack, *, server: str | None, serve: str | None, model: str | None, key: str | None
+) -> tuple[Client, str]:
+    """A client whose server has answered once. Raises UserError when it cannot be reached, refuses the key or has no model."""
+    if server is not None and serve is not None:
+        raise UserError("--server and --serve exclude each other: one names a running server, the other starts one")
+    url = stack.enter_context(LocalServer(serve)) if serve is not None else server or DEFAULT_SERVER
+    client = stack.enter_context(Client(url, api_key=key, model=model))
+    try:
+        _ = client.is_daneel, client.model
+    except ServerUnreachable as error:
+        hint = "" if server else "; start one with `daneel serve MODEL`, or give --serve MODEL or --server URL"
+        raise UserError(f"{error}{hint}") from error
+    except ClientError as error:
+        raise UserError(str(error)) from error
+    return client, url
+
+
+def _transcripts(stack: ExitStack, labels: dict[str, Any]) -> Any:
+    """The store, or None, said once, when it cannot be opened: a full disk is no reason not to answer."""
+    try:
+        return stack.enter_context(TranscriptStore()).labelled(**labels)
+    except UserError as error:
+        print(f"daneel: {error}; the run goes on without a transcript", file=sys.stderr)
+        return None
+
+
+def judge(goal: Goal | None, finished: Run) -> tuple[bool | None, str | None]:
+    """What the goal's check says of a run: True, False, or None when it could not be asked; and a sentence."""
+    if goal is None:
+        return None, None
+    if finished.stop_reason in ("invalid", "cancelled"):
+        return None, f"goal {goal.name}: not judged, the run was {finished.stop_reason}"
+    try:
+        achieved = goal(finished)
+    except Exception as error:  # noqa: BLE001 - a check is a person's own code
+        return None, f"goal {goal.name}: not judged, its check raised {type(error).__name__}: {error}"
+    return achieved, f"goal {goal.name}: {'achieved' if achieved else 'not achieved'}"
+
+
+def _console(as_json: bool) -> Console:
+    """Standard output; with --json, standard error if a person is there to see it."""
+    return Console(stderr=as_json, quiet=as_json and not sys.stderr.isatty(), highlight=False)
+
+
+@contextmanager
+def _clean_stdout(wanted: bool) -> Iterator[TextIO]:
+    """With --json: the real standard output, while whatever tools and their programs print goes to standard error."""
+    if not wanted:
+        yield sys.stdout
+        return
+    try:
+        number = sys.stdout.fileno()
+    except (OSError, UnsupportedOperation):  # no real file, as in tests
+        out = sys.stdout
+        with redirect_stdout(sys.stderr):
+            yield out
+        return
+    sys.stdout.flush()
+    kept = os.dup(number)
+    os.dup2(sys.stderr.fileno(), number)
+    try:
+        with os.fdopen(os.dup(kept), "w", encoding="utf-8") as out, redirect_stdout(sys.stderr):
+            yield out
+    finally:
+        os.dup2(kept, number)
+        os.close(kept)
+
+
+def _exit_code(finished: Run) -> int:
+    if finished.stop_reason == "cancelled":
+        return INTERRUPTED
+    return 0 if finished.stop_reason == "answered" else 1

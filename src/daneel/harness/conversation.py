@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from daneel.formats import history, registry
 from daneel.harness.recovery import Attempt
 from daneel.wire.messages import Message
 
@@ -55,11 +56,19 @@ class Conversation:
         self._to_say.append(text)
 
     def ready(self, *, plain: bool) -> list[JsonObject]:
-        """The messages to send, what was to be said included."""
+        """The messages to send, what was to be said included.
+
+        `plain`: results as plain user messages. daneel's server does that itself, for any other it is done here.
+        """
         if self._to_say:
             self._add({"role": "user", "content": "\n\n".join(self._to_say)})
             self._to_say.clear()
-        return self.messages
+        if not plain or self.is_daneel:
+            return self.messages
+        generic = registry.get(registry.GENERIC)
+        return history.for_template(
+            history.check(self.messages), family=generic, tools=(), style="plain", template_knows_tools=True
+        )
 
     def add_reply(self, message: Message, attempts: Sequence[Attempt], *, reasoning_field: str | None) -> None:
         """The model's reply as history has it: calls as they were made, failed ones in the server's terms."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Sequence
@@ -20,12 +21,9 @@ class Outcome:
     """What became of one call: its record, and whether the tool ran."""
 
     record: CallRecord
+    text: str
+    """What the model is told."""
     was_made: bool
-
-    @property
-    def text(self) -> str:
-        """What the model is told."""
-        return self.record.result if self.record.result is not None else str(self.record.error)
 
 
 def execute(attempts: Sequence[Attempt], *, recorder: Recorder, meter: Meter, calls: list[CallRecord]) -> list[Outcome]:
@@ -81,13 +79,13 @@ def _outcome(attempt: Attempt, record: CallRecord | None, recorder: Recorder) ->
             error=record.error,
             duration_s=round(record.duration_s, 6),
         )
-        return Outcome(record, was_made=True)
+        return Outcome(record, record.result or "", was_made=True)
     problem = attempt.problem
     assert problem is not None
-    arguments = attempt.arguments if attempt.arguments is not None else attempt.raw
+    arguments = json.loads(attempt.arguments) if attempt.arguments is not None else attempt.written
     record = CallRecord(attempt.name, arguments, None, problem.error, attempt.id, recorder.turn)
     recorder.event("told", id=attempt.id, name=attempt.name, problem=problem.kind, error=problem.error, raw=attempt.raw)
-    return Outcome(record, was_made=False)
+    return Outcome(record, problem.reply, was_made=False)
 
 
 def _run(attempt: Attempt) -> CallRecord:

@@ -90,7 +90,13 @@ class _Session:
         )
 
     def begin(self, prompt: str) -> None:
-        about = {"harness": self.harness.name, "harness_hash": self.harness.fingerprint(), "prompt": prompt, "seed": self.seed}
+        about = {
+            "harness": self.harness.name,
+            "harness_hash": self.harness.fingerprint(),
+            "prompt": prompt,
+            "seed": self.seed,
+            "tools": self.harness.declarations(),
+        }
         self.recorder.begin(self.id, about)
         self.conversation.start(self.harness.system, prompt)
         self.conversation.is_daneel = self.client.is_daneel

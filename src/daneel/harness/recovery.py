@@ -39,12 +39,13 @@ class Attempt:
     """One call of a reply. Either `tool` and `bound` are set, or `problem` is.
 
     `arguments` is JSON text of an object whenever the call can go back into history as a call; for one that could not be
-    read it is None, and `raw` is the model's own text.
+    read it is None. `raw` is the model's own text of the call, `written` of its arguments as far as they can be told apart.
     """
 
     id: str
     name: str | None
     raw: str
+    written: str
     arguments: str | None = None
     tool: Tool | None = None
     bound: Bound | None = None
@@ -75,7 +76,7 @@ def read_calls(message: Message, harness: Harness, *, truncated: bool, next_id: 
 def _read_call(call: ToolCall, harness: Harness, *, truncated: bool, next_id: Callable[[], str]) -> Attempt:
     policy = harness.recovery
     written = call.function.arguments
-    attempt = Attempt(call.id or next_id(), call.function.name, raw=f"{call.function.name}({written})")
+    attempt = Attempt(call.id or next_id(), call.function.name, raw=f"{call.function.name}({written})", written=written)
     tool = find_tool(call.function.name, harness.tools, slips=policy.repair)
     read = read_arguments(written, repair=policy.repair)
     if read.arguments is None:
@@ -119,7 +120,7 @@ def _read_failed(failed: FailedToolCall, harness: Harness, next_id: Callable[[],
     """A call that the server could not read. Its own repairs come first, so what arrives here is told to the model."""
     tool = find_tool(failed.name, harness.tools, slips=True) if failed.name else None
     problem = unreadable(harness.recovery, failed.error.type, failed.error.message, failed.raw, tool, harness)
-    return Attempt(failed.id or next_id(), failed.name, raw=failed.raw, problem=problem, failed=failed)
+    return Attempt(failed.id or next_id(), failed.name, raw=failed.raw, written=failed.raw, problem=problem, failed=failed)
 
 
 def unreadable(policy: Recovery, kind: ProblemKind, error: str, raw: str, tool: Tool | None, harness: Harness) -> Problem:
