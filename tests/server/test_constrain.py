@@ -32,7 +32,7 @@ def test_a_special_token_is_named_by_id_and_text_is_quoted() -> None:
     assert write("a") == '"a"'  # a token, but not a special one
 
 
-@pytest.mark.parametrize("name", ["hermes", "generic", "gemma4"])
+@pytest.mark.parametrize("name", ["hermes", "generic"])
 @pytest.mark.parametrize("choice", ["required", "weather"])
 def test_every_familys_call_grammar_compiles(name: str, choice: str) -> None:
     grammar = call_grammar(registry.get(name), TOOLS, choice=choice, parallel=True, info=INFO)
@@ -45,7 +45,7 @@ def test_every_familys_call_grammar_compiles(name: str, choice: str) -> None:
         ("start: missing", 'unknown name: "missing"'),
         ("start: <[300]>", "too large"),
         ("start: /(/", "the grammar cannot be used"),
-        ("start: /(((a{500}){500}){500})/", "the grammar cannot be used"),
+        ("start: " + '"a" ' * 110_000, "the grammar cannot be used"),
         ("", "the grammar cannot be used"),
         ("// " + "x" * MAX_GRAMMAR_BYTES, "over the limit"),
     ],

@@ -58,12 +58,18 @@ def check_grammar(grammar: str, *, num_vocab: int) -> None:
 
 
 class _Bytes:
-    """The smallest vocabulary llguidance takes, in the shape its wrapper expects: every byte, and one end token."""
+    """A vocabulary in the shape llguidance's wrapper expects: every byte, one end token, and empty tokens up to a size.
+
+    The size is the model's, so that references to special tokens are within range.
+    """
 
     eos_token_id = 256
     bos_token_id = None
-    tokens = [bytes([value]) for value in range(256)] + [b"<end>"]
     special_token_ids = [256]
+
+    def __init__(self, num_vocab: int) -> None:
+        self.tokens = [bytes([value]) for value in range(256)] + [b"<end>"]
+        self.tokens += [b""] * (num_vocab - len(self.tokens))
 
     def __call__(self, text: bytes) -> list[int]:
         return list(text)
@@ -71,6 +77,4 @@ class _Bytes:
 
 @functools.lru_cache(maxsize=4)
 def _byte_tokenizer(num_vocab: int) -> llguidance.LLTokenizer:
-    """As many ids as the model has, so that references to special tokens are within range."""
-    wrapper = llguidance.TokenizerWrapper(_Bytes())
-    return llguidance.LLTokenizer(wrapper, n_vocab=max(num_vocab, 257))
+    return llguidance.LLTokenizer(llguidance.TokenizerWrapper(_Bytes(num_vocab)), slices=[])

@@ -16,6 +16,6 @@ def grammar_limits() -> llguidance.LLParserLimits:
         step_lexer_fuel=200_000,
         step_max_items=50_000,
         max_lexer_states=100_000,
-        max_grammar_size=200_000,
+        max_grammar_size=100_000,
         verbose_errors=False,
     )

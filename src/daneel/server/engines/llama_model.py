@@ -24,13 +24,13 @@ DEFAULT_CONTEXT_TOKENS = 16_384
 _MIN_CONTEXT_TOKENS = 2_048
 _KV_SHARE_OF_FREE_MEMORY = 0.25
 _SHARD_NAME = re.compile(r"^(?P<stem>.*)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf$")
-_LOG_LEVEL_ERROR = 3  # ggml.h, GGML_LOG_LEVEL_ERROR
+_LOG_LEVEL_ERROR = 4  # ggml.h, GGML_LOG_LEVEL_ERROR
 _LOG_LEVEL_CONTINUED = 5
 
 # What llama.cpp logs, and what it means to the person who chose the file; `{0}` is the first group.
 _FAILURES = (
     (re.compile(r"unknown model architecture: '([^']*)'"), "this build of llama.cpp does not know its architecture {0!r}"),
-    (re.compile(r"not within the file bounds|corrupted or incomplete|unexpected end of file|failed to read"),
+    (re.compile(r"not within the file bounds|corrupted or incomplete|exceeds remaining file size|failed to read"),
      "the file is truncated or damaged: download it again"),
     (re.compile(r"(?:unable|failed) to allocate|out of memory|bad_alloc|cannot allocate"), "there is not enough memory for it"),
     (re.compile(r"unknown pre-tokenizer type: '([^']*)'"), "this build of llama.cpp does not know its pre-tokenizer {0!r}"),
