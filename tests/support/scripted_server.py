@@ -100,7 +100,8 @@ def failed_call(
 
 
 def raw(*parts: Any, status: int = 200, headers: dict[str, str] | None = None) -> Reply:
-    """Any bytes, sent part by part. Content-Type is JSON unless `headers` says otherwise. The length is not announced."""
+    """Any bytes, sent part by part, chunked. `headers` may change the Content-Type from JSON, announce a Content-Length (also a
+    wrong one), or say `Connection: close`: then only the closed connection ends the body."""
     return Reply(status=status, headers={"Content-Type": "application/json", **(headers or {})}, parts=parts)
 
 
@@ -217,7 +218,7 @@ def _handler_for(owner: ScriptedServer) -> type[BaseHTTPRequestHandler]:
             self.send_response(reply.status)
             for name, value in reply.headers.items():
                 self.send_header(name, value)
-            framed = {name.lower() for name in reply.headers} & {"content-length", "transfer-encoding"}
+            framed = {name.lower() for name in reply.headers} & {"content-length", "transfer-encoding", "connection"}
             if not framed:
                 self.send_header("Transfer-Encoding", "chunked")
             self.end_headers()

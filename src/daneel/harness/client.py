@@ -105,7 +105,7 @@ class Client:
         self._model = model
         self._connection = Connection(self.base_url, api_key=api_key, timeouts=timeouts or Timeouts())
         self._retries = retries or RetryPolicy()
-        self._wait = wait or self._connection.cancelled.wait
+        self._wait = self._connection.cancelled.wait if wait is None else wait
         self._reached = False
         self._served: list[ServedModel] | None = None
 

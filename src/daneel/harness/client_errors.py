@@ -148,9 +148,9 @@ _SAYS: dict[type[ClientError], str] = {
 
 
 def from_status(
-    status: int, error: PeerError, where: str, *, retry_after_s: float | None, location: str | None
+    status: int, error: PeerError, where: str, *, retry_after_s: float | None = None, location: str | None = None
 ) -> ServerRefused:
-    """The error for a status that is not 200."""
+    """The error for a status that is not 200; the last two are the headers `Retry-After` and `Location`."""
     details: dict[str, Any] = {"status": status, "error": error}
     said = f"{where} answered {status}: {error.message}"
     if status in (429, 503):

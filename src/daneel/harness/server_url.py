@@ -9,6 +9,7 @@ import httpx2
 
 from daneel.errors import UserError
 
+_HOST = re.compile(r"[\w.:-]+")
 _VERSION = re.compile(r"v\d+\w*")
 _ROUTES = ("/chat/completions", "/completions", "/models")
 
@@ -25,7 +26,7 @@ def base_of(address: str) -> str:
         url = httpx2.URL(given)
     except (httpx2.InvalidURL, ValueError) as error:
         raise UserError(f"the server address {address!r} is not a URL: {error}") from None
-    if url.scheme not in ("http", "https") or not url.host:
+    if url.scheme not in ("http", "https") or not _HOST.fullmatch(url.host):
         raise UserError(f"the server address {address!r} must look like http://host:port")
     if url.userinfo:
         raise UserError("the server address must not hold a user name or password; give a key with --key")
