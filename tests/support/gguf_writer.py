@@ -6,7 +6,15 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
-_CODES = {"u8": (0, "B"), "u32": (4, "I"), "i32": (5, "i"), "f32": (6, "f"), "bool": (7, "?"), "u64": (10, "Q"), "i64": (11, "q")}
+_CODES = {
+    "u8": (0, "B"),
+    "u32": (4, "I"),
+    "i32": (5, "i"),
+    "f32": (6, "f"),
+    "bool": (7, "?"),
+    "u64": (10, "Q"),
+    "i64": (11, "q"),
+}
 STRING, ARRAY = 8, 9
 
 # a model of two layers, as small as can be
@@ -59,7 +67,9 @@ def gguf(
     """A GGUF of f16 tensors. `num_keys` and `num_tensors` lie about the counts when given."""
     metadata = SMALL_METADATA if metadata is None else metadata
     head = b"GGUF" + struct.pack("<I", version)
-    head += struct.pack("<QQ", len(tensors) if num_tensors is None else num_tensors, len(metadata) if num_keys is None else num_keys)
+    head += struct.pack(
+        "<QQ", len(tensors) if num_tensors is None else num_tensors, len(metadata) if num_keys is None else num_keys
+    )
     for key, item in metadata.items():
         head += string(key) + value(item)
     offset = 0

@@ -15,7 +15,9 @@ def make_wheel(folder: Path, package: str, version: str, members: dict[str, byte
         for name, data in members.items():
             archive.writestr(name, data)
         archive.writestr(f"{stem}.dist-info/METADATA", metadata(package, version))
-        archive.writestr(f"{stem}.dist-info/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(
+            f"{stem}.dist-info/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
         archive.writestr(f"{stem}.dist-info/RECORD", "")
     return path
 
@@ -38,5 +40,7 @@ def make_index(folder: Path, wheels: list[Path], base_url: str | None = None, sh
         digest = sha256 or hashlib.sha256(wheel.read_bytes()).hexdigest()
         about = hashlib.sha256(metadata(package.replace("_", "-"), version).encode()).hexdigest()
         attributes = f' data-core-metadata="sha256={about}"' if base_url else ""
-        (page / "index.html").write_text(f'<!DOCTYPE html><html><body><a href="{link}#sha256={digest}"{attributes}>{wheel.name}</a></body></html>')
+        (page / "index.html").write_text(
+            f'<!DOCTYPE html><html><body><a href="{link}#sha256={digest}"{attributes}>{wheel.name}</a></body></html>'
+        )
     return (folder / "simple").as_uri()

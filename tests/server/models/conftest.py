@@ -9,10 +9,9 @@ import pytest
 
 
 @pytest.fixture(autouse=True)
-def empty_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def empty_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The home folder of the test, without any store in it."""
-    home = tmp_path / "home"
-    home.mkdir()
+    home = tmp_path_factory.mktemp("home")
     for name in [*os.environ]:
         if name.startswith(("PIP_", "HF_", "HUGGINGFACE_", "OLLAMA_", "XDG_")):
             monkeypatch.delenv(name)
@@ -20,7 +19,7 @@ def empty_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("USERPROFILE", str(home))
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     monkeypatch.setenv("PIP_NO_CACHE_DIR", "1")
-    monkeypatch.setenv("DANEEL_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("DANEEL_CACHE_DIR", str(home / "daneel-cache"))
     # the service's folder, which no variable moves
-    monkeypatch.setattr("daneel.server.models.stores._OLLAMA_SERVICE_DIR", tmp_path / "no-service")
+    monkeypatch.setattr("daneel.server.models.stores._OLLAMA_SERVICE_DIR", home / "no-service")
     return home

