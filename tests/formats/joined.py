@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from daneel.formats.base import CallEvent, CallProgressEvent, ControlEvent, Event, FailedCallEvent, Span, TextEvent
 from daneel.formats.family import Family
@@ -33,7 +34,7 @@ def parse(
     parser = family.parser(tools, starts_in_reasoning=in_reasoning, rescue=rescue)
     bounds = [0, *sorted(cuts), len(text)]
     events: list[Event] = []
-    for start, end in zip(bounds, bounds[1:], strict=False):
+    for start, end in pairwise(bounds):
         events += parser.feed(text[start:end])
     events += parser.finish(truncated=truncated)
     return join(events, text)

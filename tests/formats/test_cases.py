@@ -1,4 +1,4 @@
-"""Model outputs from public test suites: what must come out, at any cut. Read in place, where they lie beside the repository."""
+"""Model outputs from public test suites: what must come out, at any cut. Read where they lie, beside the repository."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.formats.joined import Joined, parse
 
 from daneel.formats.base import Tool
 from daneel.formats.registry import FAMILIES
 from daneel.formats.validate import ToolSet
-from tests.formats.joined import Joined, parse
 
 FAMILY_OF = {
     "gemma4": "gemma4",

@@ -1,0 +1,257 @@
+"""Reads one marked call, from its opening marker to whatever ends it, and reports it as a call or a failed call.
+
+The body goes to the family's argument scanner, which finds its end by grammar and sees each character once. A body that
+cannot be read ends at the first closing marker behind its start (a marker inside a broken string included), else at the
+next other marker or the end of the text; what follows is read afresh, so that good calls beside it survive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from daneel.formats.base import CallEvent, FailedCallEvent, Span
+from daneel.formats.buffer import Buffer
+from daneel.formats.json_scan import WHITE
+from daneel.formats.markers import Markers
+from daneel.formats.output import Output
+from daneel.formats.scan import ArgumentGrammar, BodyScanner, ScanError, ScannedCall, ScannedFailure
+from daneel.formats.validate import ToolSet
+
+LOOK_AHEAD = 256
+"""Characters held back behind an opening marker without a call, or a complete body without its closing marker, to see whether
+a closing marker follows (then the call failed) or not (then it is text)."""
+
+PROGRESS_CHARS = 16
+"""Progress is told about this often: per token would cost more than the scan."""
+
+Step = Literal["go", "more", "call", "text"]
+"""Go on; more text is needed; the call was reported; the opening marker is text."""
+
+
+class CallReader:
+    """One per generation: `open()` at an opening marker, then `run()` until it answers `call` or `text`."""
+
+    def __init__(self, buffer: Buffer, out: Output, markers: Markers, grammar: ArgumentGrammar, tools: ToolSet) -> None:
+        self._buffer = buffer
+        self._out = out
+        self._markers = markers
+        self._grammar = grammar
+        self._tools = tools
+        self._scanner: BodyScanner = grammar.scanner()
+        self._step = self._head
+        self._raw: list[str] = []
+        self._raw_start = self._raw_size = self._body_at = 0
+        self._told_size = 0
+        self._gap: list[str] = []
+        self._error = ScanError("", 0)
+
+    def open(self) -> None:
+        """An opening marker stands at the buffer's position."""
+        self._step = self._head
+
+    def run(self) -> Step:
+        step: Step = "go"
+        while step == "go":
+            step = self._step()
+        return step
+
+    def head(self, body: int) -> Literal["yes", "no", "more"]:
+        """Whether a body begins at `body` in the buffer, behind an opening marker."""
+        head = self._grammar.head(self._buffer.text, body)
+        return "no" if head == "more" and len(self._buffer.text) - body > LOOK_AHEAD else head
+
+    # -- the beginning --------------------------------------------------------------------------------------------------
+
+    def _head(self) -> Step:
+        buffer = self._buffer
+        text, body = buffer.text, buffer.pos + len(self._markers.call.open)
+        head = self.head(body)
+        if head == "yes":
+            self._begin(body - buffer.pos, buffer.offset, [buffer.take(body)])
+            return "go"
+        if head == "more":
+            if not buffer.final:
+                return "more"
+            return self._fail_head(
+                body, len(text), len(text), f"the text ends where {self._grammar.expected_head} should follow"
+            )
+        closing = self._closing_ahead(body)
+        if closing is None:
+            return "more"
+        first = len(text) - len(text[body:].lstrip(WHITE))
+        if (
+            closing < 0
+            and buffer.truncated
+            and len(text) - body <= LOOK_AHEAD
+            and not self._markers.call_ends.search(text, body)
+        ):
+            closing = len(text)
+        if closing < 0:
+            return "text"
+        return self._fail_head(body, closing, first, f"expected {self._grammar.expected_head}")
+
+    def _fail_head(self, body: int, end: int, at: int, message: str) -> Step:
+        """No body: the buffer up to `end` is the failed call; `at` is where the body should begin."""
+        self._body_at, self._raw_start = body - self._buffer.pos, self._buffer.offset
+        cut_off = self._buffer.truncated and end == len(self._buffer.text)
+        self._scanner = self._grammar.scanner()
+        self._raw = [self._buffer.take(end)]
+        return self._fail(ScanError(message, at - body), "truncated" if cut_off else "malformed")
+
+    def _begin(self, body_at: int, start: int, raw: list[str]) -> None:
+        """A body begins behind `raw`, whose first character stands at `start`."""
+        self._raw, self._raw_start = raw, start
+        self._body_at = self._raw_size = self._told_size = body_at
+        self._scanner = self._grammar.scanner()
+        self._step = self._body
+
+    # -- the body -------------------------------------------------------------------------------------------------------
+
+    def _body(self) -> Step:
+        buffer, scanner = self._buffer, self._scanner
+        end = scanner.feed(buffer.text, buffer.pos)
+        if end > buffer.pos:
+            self._raw_size += end - buffer.pos
+            self._raw.append(buffer.take(end))
+        if scanner.error is not None:
+            return self._give_up(scanner.error)
+        if scanner.done:
+            self._gap, self._step = [], self._after_body
+            return "go"
+        if not buffer.final:
+            if self._raw_size - self._told_size >= PROGRESS_CHARS:
+                self._told_size = self._raw_size
+                self._out.progress(scanner.name, self._raw_size)
+            return "more"
+        error = ScanError(
+            f"the text ends where {scanner.expected} should follow",
+            self._raw_size - self._body_at + len(buffer.text) - buffer.pos,
+        )
+        if not buffer.truncated:
+            return self._give_up(error)
+        self._raw.append(buffer.take(len(buffer.text)))
+        return self._fail(error, "truncated")
+
+    def _give_up(self, error: ScanError) -> Step:
+        """The body cannot be read: find its end by the markers, from its start."""
+        self._buffer.unread("".join(self._raw))
+        self._raw = [self._buffer.take(self._body_at)]
+        self._error, self._step = error, self._skip
+        return "go"
+
+    def _skip(self) -> Step:
+        buffer, ends = self._buffer, self._markers.call_ends
+        found = ends.search(buffer.text, buffer.pos)
+        if found is None:
+            waiting = 0 if buffer.final else ends.partial(buffer.text, buffer.pos)
+            self._raw.append(buffer.take(len(buffer.text) - waiting))
+            return self._fail(self._error, "malformed") if buffer.final else "more"
+        start, end, role = found
+        self._raw.append(buffer.take(end if role == "call_close" else start))
+        return self._fail(self._error, "malformed", len(self._markers.call.close) if role == "call_close" else 0)
+
+    # -- behind a complete body -----------------------------------------------------------------------------------------
+
+    def _after_body(self) -> Step:
+        buffer, call, slack = self._buffer, self._markers.call, self._grammar.slack
+        text, end = buffer.text, buffer.pos
+        while end < len(text) and (text[end] in WHITE or text[end] in slack):
+            end += 1
+        self._gap.append(buffer.take(end))
+        if call.close and text.startswith(call.close, end):
+            buffer.pos = end + len(call.close)
+            return self._end_call(call.close, ())
+        if not call.close:
+            return self._end_call("", ())
+        waiting = end == len(text) or self._markers.call_ends.partial(text, end) == len(text) - end
+        if waiting:
+            return self._end_call(buffer.take(len(text)), ("missing_close_marker",)) if buffer.final else "more"
+        if self._markers.call_ends.match(text, end):
+            return self._end_call("", ("missing_close_marker",))
+        return self._after_junk()
+
+    def _after_junk(self) -> Step:
+        """Neither a marker nor the end: another body between the same markers, or something that should not be there."""
+        buffer, gap = self._buffer, "".join(self._gap)
+        head = "no" if gap.strip(WHITE) else self._grammar.head(buffer.text, buffer.pos)
+        if head == "more" and not buffer.final:
+            return "more"
+        if head == "yes":
+            self.report(self._items(("shared_markers",)), "".join(self._raw), self._raw_start, self._body_at)
+            self._begin(len(gap), buffer.offset - len(gap), [gap])
+            return "go"
+        closing = self._closing_ahead(buffer.pos)
+        if closing is None:
+            return "more"
+        if closing < 0:
+            return self._end_call("", ("missing_close_marker",))
+        error = ScanError(f"expected the closing marker {self._markers.call.close}", self._raw_size - self._body_at + len(gap))
+        self._raw += [gap, buffer.take(closing)]
+        return self._fail(error, "malformed")
+
+    def _closing_ahead(self, pos: int) -> int | None:
+        """Behind text that should not stand there: the end of the closing marker that follows it soon; -1 when another
+        marker or nothing does; `None` when it cannot be told yet."""
+        text, ends = self._buffer.text, self._markers.call_ends
+        limit = pos + LOOK_AHEAD + ends.max_size
+        found = ends.search(text[:limit] if len(text) > limit else text, pos)
+        if found is not None:
+            return found[1] if found[2] == "call_close" and text[pos : found[0]].strip(WHITE) else -1
+        return -1 if self._buffer.final or len(text) >= limit else None
+
+    def _end_call(self, closing: str, repairs: tuple[str, ...]) -> Step:
+        """The body and what closes it are read; what stood between is the call's, or content if nothing closes it."""
+        gap = "".join(self._gap)
+        if gap.strip(WHITE):
+            repairs = (*repairs, "extra_braces")
+        inside = [gap, closing] if closing or gap.strip(WHITE) else []
+        self.report(self._items(repairs), "".join([*self._raw, *inside]), self._raw_start, self._body_at)
+        if not inside:
+            self._out.content(gap, self._raw_start + self._raw_size)
+        return "call"
+
+    # -- reporting --------------------------------------------------------------------------------------------------------
+
+    def _items(self, repairs: tuple[str, ...]) -> list[ScannedCall | ScannedFailure]:
+        """What the complete body holds; `repairs` are those of its end."""
+        items = self._scanner.calls("".join(self._raw)[self._body_at :])
+        last = items[-1]
+        if repairs and isinstance(last, ScannedCall):
+            items[-1] = ScannedCall(last.name, last.arguments, last.end, (*last.repairs, *repairs), last.call_id)
+        return items
+
+    def report(self, items: Sequence[ScannedCall | ScannedFailure], raw: str, raw_start: int, body_at: int) -> None:
+        """Report the calls of one body, which begins `body_at` characters into `raw`; together their spans are all of it."""
+        start = 0
+        for number, item in enumerate(items):
+            end = len(raw) if number == len(items) - 1 else body_at + item.end
+            self._report_one(self._checked(item), raw[start:end], raw_start + start, body_at - start)
+            start = end
+
+    def _report_one(self, item: ScannedCall | ScannedFailure, raw: str, start: int, body_at: int) -> None:
+        if isinstance(item, ScannedFailure):
+            offset = max(0, min(body_at + item.error.offset, len(raw)))
+            span = Span("failed", start, start + len(raw))
+            self._out.call(FailedCallEvent(item.name, raw, "malformed", item.error.message, offset, span))
+            return
+        span = Span("tool", start, start + len(raw))
+        repair = "+".join(item.repairs) or None
+        self._out.call(CallEvent(item.name, item.arguments or "{}", raw, span, repair, item.call_id))
+
+    def _checked(self, item: ScannedCall | ScannedFailure) -> ScannedCall | ScannedFailure:
+        """A call without arguments is one only if its tool is declared and needs none."""
+        if isinstance(item, ScannedFailure) or item.arguments is not None:
+            return item
+        if self._tools.declared(item.name) and not self._tools.issues(item.name, "{}"):
+            return item
+        return ScannedFailure(item.name, ScanError("expected the key 'arguments'", item.end - 1), item.end)
+
+    def _fail(self, error: ScanError, kind: Literal["malformed", "truncated"], closer: int = 0) -> Step:
+        raw = "".join(self._raw)
+        offset, message = self._body_at + error.offset, error.message
+        if offset > len(raw) - closer:
+            offset, message = len(raw) - closer, "the call ends before its body is complete"
+        span = Span("failed", self._raw_start, self._raw_start + len(raw))
+        self._out.call(FailedCallEvent(self._scanner.name, raw, kind, message, offset, span))
+        return "call"
