@@ -94,12 +94,13 @@ class TemplateRenderer:
         timeout_s: float = RENDER_TIMEOUT_S,
         memory_bytes: int = MEMORY_BYTES,
     ) -> TemplateRenderer:
-        """Spawn the children. Raises `TemplateError` (a `UserError`) when the template does not compile."""
+        """Spawn the first child, and the others behind it. Raises `TemplateError` when the template does not compile."""
         load = Load(source, memory_bytes, math.ceil(timeout_s) + 1)
         renderer = cls(load, bos_text=bos_text, eos_text=eos_text, timeout_s=timeout_s)
-        tasks = [renderer._spawn() for _ in range(NUM_CHILDREN)]
         try:
-            await asyncio.gather(*tasks)
+            await renderer._spawn()
+            for _ in range(NUM_CHILDREN - 1):
+                renderer._spawn()
             await renderer._probe_without_tools()
         except BaseException:
             await renderer.close()
@@ -151,9 +152,8 @@ class TemplateRenderer:
         """End the children; a rendering under way fails."""
         self._closed = True
         while not self._children.empty():
-            task = self._children.get_nowait()
-            task.cancel()
-            for child in await asyncio.gather(task, return_exceptions=True):
+            # one that is being spawned is waited for, not cancelled half-way: it came through compiling once already
+            for child in await asyncio.gather(self._children.get_nowait(), return_exceptions=True):
                 if isinstance(child, _Child):
                     await child.kill()
         await asyncio.gather(*self._kills)
