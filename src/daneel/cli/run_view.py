@@ -89,6 +89,7 @@ class RunView:
 
 _NOTES = {
     "repaired": "repaired ({repair}): {before}",
+    "text_call": "a call written as text: {raw}",
     "told": "call not made, the model is told: {error}",
     "noted": "the same call with the same result for the {times}. time; the model is told",
     "empty_reply": "the reply was empty; the model is asked again",

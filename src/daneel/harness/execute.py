@@ -36,18 +36,31 @@ def execute(attempts: Sequence[Attempt], *, recorder: Recorder, meter: Meter, ca
     runnable = [attempt for attempt in attempts if attempt.tool is not None]
     together = 1 < len(runnable) <= MAX_PARALLEL_CALLS and all(attempt.tool and attempt.tool.parallel for attempt in runnable)
     records: dict[str, CallRecord] = {}
-    if together:
-        for attempt in runnable:
-            _intend(attempt, recorder)
-        records = _run_together(runnable)
-    outcomes = []
-    for attempt in attempts:
-        if attempt.tool is not None and not together:
-            _intend(attempt, recorder)
-            records[attempt.id] = _run(attempt)
-        outcomes.append(_outcome(attempt, records.get(attempt.id), recorder))
-        calls.append(outcomes[-1].record)
+    outcomes: list[Outcome] = []
+    try:
+        if together:
+            for attempt in runnable:
+                _intend(attempt, recorder)
+            _run_together(runnable, records)
+        for attempt in attempts:
+            if attempt.tool is not None and not together:
+                _intend(attempt, recorder)
+                records[attempt.id] = _run(attempt)
+            outcomes.append(_outcome(attempt, records.get(attempt.id), recorder))
+            calls.append(outcomes[-1].record)
+    except KeyboardInterrupt:
+        calls.extend(_interrupted(attempt, records.get(attempt.id), recorder) for attempt in attempts[len(outcomes) :])
+        raise
     return outcomes
+
+
+def _interrupted(attempt: Attempt, record: CallRecord | None, recorder: Recorder) -> CallRecord:
+    """The record of a call that Ctrl-C found before its outcome was known: it may have had its effect, in part or whole."""
+    record = record or CallRecord(attempt.name, attempt.bound.arguments if attempt.bound else attempt.written, id=attempt.id)
+    record.turn = recorder.turn
+    record.error = record.error or "interrupted"
+    recorder.event("result", id=record.id, name=record.name, result=record.result, error=record.error)
+    return record
 
 
 def _limit(attempt: Attempt, meter: Meter) -> None:
@@ -103,9 +116,8 @@ def _run(attempt: Attempt) -> CallRecord:
     return record
 
 
-def _run_together(attempts: Sequence[Attempt]) -> dict[str, CallRecord]:
-    """Run tools at the same time, one daemon thread each: Ctrl-C need not wait for them."""
-    records: dict[str, CallRecord] = {}
+def _run_together(attempts: Sequence[Attempt], records: dict[str, CallRecord]) -> None:
+    """Run tools at the same time, one daemon thread each (Ctrl-C need not wait for them); fills `records` by call id."""
     threads = [
         threading.Thread(target=lambda attempt=attempt: records.__setitem__(attempt.id, _run(attempt)), daemon=True)
         for attempt in attempts
@@ -114,4 +126,3 @@ def _run_together(attempts: Sequence[Attempt]) -> dict[str, CallRecord]:
         thread.start()
     for thread in threads:
         thread.join()
-    return records

@@ -198,7 +198,7 @@ def _calls_of(session: _Session, reply: Reply) -> list[Attempt]:
     if harness.recovery.rescue_text_calls and not reply.message.tool_calls and not reply.message.failed_tool_calls:
         rescued = rescue(reply.message, harness, truncated=truncated, made=session.calls)
         for call in rescued:
-            session.recorder.event("repaired", name=call.name, repair="text_call", before=call.raw)
+            session.recorder.event("text_call", name=call.name, raw=call.raw)
     attempts = read_calls(reply.message, harness, truncated=truncated, next_id=conversation.next_id)
     conversation.make_ids_unique(attempts)
     for repair in reply.message.repairs:

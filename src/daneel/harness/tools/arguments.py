@@ -17,6 +17,7 @@ from pydantic import BaseModel, ValidationError
 SHOWN_ERRORS = 3
 SHOWN_CHARS = 80
 CONVERSION_ROUNDS = 4
+_SCHEMA_WORDS = {"type", "properties", "required", "additionalProperties", "title", "description", "$schema"}
 _INTEGER = re.compile(r"[+-]?\d{1,400}\Z")
 _NUMBER = re.compile(r"[+-]?\d{1,300}(\.\d{1,300})?([eE][+-]?\d{1,3})?\Z")
 
@@ -43,6 +44,8 @@ def bind(model: type[BaseModel], arguments: dict[str, Any]) -> Bound:
     """Check `arguments` against the model of a tool's parameters. Raises ArgumentsError."""
     data = arguments
     conversions: list[str] = []
+    if not model.model_fields and data and _is_echoed_schema(data):
+        data, conversions = {}, [f"{show(data)} left out: the tool takes no arguments, and this repeats its schema"]
     for _ in range(CONVERSION_ROUNDS):  # a list read from a string may hold values that need reading in turn
         try:
             return Bound(_kwargs(model, data), data, tuple(conversions))
@@ -54,6 +57,11 @@ def bind(model: type[BaseModel], arguments: dict[str, Any]) -> Bound:
                 raise _explain(model, error, arguments) from error
             conversions += changes
     raise ArgumentsError("the arguments do not fit the tool's schema")
+
+
+def _is_echoed_schema(arguments: dict[str, Any]) -> bool:
+    """Small models repeat the schema of a tool without parameters as its arguments."""
+    return set(arguments) <= _SCHEMA_WORDS and ("properties" in arguments or arguments.get("type") == "object")
 
 
 def _kwargs(model: type[BaseModel], arguments: dict[str, Any]) -> dict[str, Any]:
