@@ -23,18 +23,56 @@ GOOD = '<tool_call>\n{"name": "cur_time", "arguments": {}}\n</tool_call>'
 BROKEN = '<tool_call>\n{"name": "cur_time", }\n</tool_call>'
 
 FRAGMENTS = {
-    "hermes": ["<think>", "</think>", "<tool_call>", "</tool_call>", GOOD, BROKEN, END, "word ", "\n", "🙂", '{"name": ', "}", "<"],
+    "hermes": [
+        "<think>",
+        "</think>",
+        "<tool_call>",
+        "</tool_call>",
+        GOOD,
+        BROKEN,
+        END,
+        "word ",
+        "\n",
+        "🙂",
+        '{"name": ',
+        "}",
+        "<",
+    ],
     "gemma4": [
-        *("<|channel>thought\n", "<channel|>", "<|tool_call>", "<tool_call|>", "call:cur_time{}", "<turn|>", "<|tool_response>"),
+        *(
+            "<|channel>thought\n",
+            "<channel|>",
+            "<|tool_call>",
+            "<tool_call|>",
+            "call:cur_time{}",
+            "<turn|>",
+            "<|tool_response>",
+        ),
         *("<|tool_call>call:cur_time{}<tool_call|>", '<|"|>', "word ", "{", "}", "é", "\n"),
     ],
-    "generic": ["```json\n", '{"name": "cur_time", "arguments": {}}', "```", "<think>", "</think>", GOOD, BROKEN, "word ", "\n"],
+    "generic": [
+        "```json\n",
+        '{"name": "cur_time", "arguments": {}}',
+        "```",
+        "<think>",
+        "</think>",
+        GOOD,
+        BROKEN,
+        "word ",
+        "\n",
+    ],
 }
 
 
 def builder(pieces: list[bytes], *, family: str = "hermes", stops: list[str] | None = None, **options: Any) -> ReplyBuilder:
     tools = ToolSet([TIME])
-    given = {"on_failed_tool_call": "report", "reasoning_field": "reasoning", "logprobs": False, "call_id_salt": b"s", **options}
+    given = {
+        "on_failed_tool_call": "report",
+        "reasoning_field": "reasoning",
+        "logprobs": False,
+        "call_id_salt": b"s",
+        **options,
+    }
     end_ids = frozenset(index for index, piece in enumerate(pieces) if piece == END.encode())
     return ReplyBuilder(
         registry.get(family).parser(tools),
