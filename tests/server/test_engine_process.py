@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,10 @@ async def outputs_of(engine: EngineProcess, prompt: str = "hello", **request: An
 
 def text_of(engine: EngineProcess, outputs: list[StepOutput]) -> str:
     return b"".join(engine.info.pieces[token_id] for output in outputs for token_id in output.token_ids).decode()
+
+
+async def rest_of(stream: AsyncIterator[StepOutput]) -> list[StepOutput]:
+    return [output async for output in stream]
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -196,6 +200,41 @@ asyncio.run(main())
         assert alive(pid)
         parent.kill()
     asyncio.run(asyncio.wait_for(until(lambda: not alive(pid)), 20))
+
+
+@pytest.mark.model
+def test_the_real_engine_is_killed_cancelled_and_greedy_as_before(smollm2_path: Path) -> None:
+    async def run() -> None:
+        fractions: list[float] = []
+        spec = EngineSpec("llama.cpp", model_path=str(smollm2_path), context_tokens=2048, num_threads=1)
+        engine = await EngineProcess.start(spec, backoff=QUICK, on_progress=fractions.append)
+        try:
+            assert fractions == sorted(fractions)
+            assert fractions[-1] == 1.0
+            greedy = {"sampling": Sampling(temperature=0.0), "max_tokens": 5}
+            expected = [output.token_ids for output in await outputs_of(engine, **greedy)]
+            long_prompt = await engine.tokenize("word " * 1500)
+            async with aclosing(engine.generate(prompt_ids=long_prompt, **greedy)) as stream:
+                async for output in stream:
+                    if output.prefill_done:
+                        break  # cancelled in prefill
+            assert [output.token_ids for output in await outputs_of(engine, **greedy)] == expected
+            stream = engine.generate(prompt_ids=long_prompt, **greedy)
+            await anext(stream)
+            queued = asyncio.create_task(outputs_of(engine, **greedy))
+            await asyncio.sleep(0.1)
+            assert engine.pid is not None
+            os.kill(engine.pid, signal.SIGKILL)
+            with pytest.raises(EngineDied, match="SIGKILL"):
+                await rest_of(stream)
+            with pytest.raises(EngineDied, match="SIGKILL"):
+                await queued
+            await until(lambda: engine.ready)
+            assert [output.token_ids for output in await outputs_of(engine, **greedy)] == expected
+        finally:
+            await engine.close()
+
+    asyncio.run(run())
 
 
 @pytest.mark.parametrize(

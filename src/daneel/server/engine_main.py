@@ -47,7 +47,13 @@ def load_engine(spec: EngineSpec, on_progress: LoadProgress) -> Engine:
     try:
         module = importlib.import_module(ENGINE_MODULES[spec.engine])
     except ModuleNotFoundError as error:
-        raise EngineLoadError(f"the engine {spec.engine} needs a package that is not installed: {error.name}") from error
+        extra = {"llama.cpp": "llama"}.get(spec.engine, "serve")
+        raise EngineLoadError(
+            f"the engine {spec.engine} needs a package that is not installed ({error.name}): pip install 'daneel[{extra}]'"
+        ) from error
+    except (ImportError, OSError, RuntimeError) as error:
+        # a native library that does not load on this machine
+        raise EngineLoadError(f"the engine {spec.engine} cannot be started: {error}") from error
     engine: Engine = module.load(spec, on_progress)
     return engine
 

@@ -84,6 +84,7 @@ class EngineProcess:
         """Start the child and load the model. `on_progress` gets the loaded fraction. Raises `EngineLoadError`."""
         engine = cls(spec, on_progress, backoff or Backoff())
         await engine._launch()
+        engine._on_progress = None  # restarts are no affair of whoever waited for the start
         engine._supervisor = asyncio.create_task(engine._supervise(), name="engine supervisor")
         return engine
 

@@ -7,6 +7,7 @@ import math
 import os
 import re
 import shutil
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -148,6 +149,38 @@ def test_a_cancel_in_prefill_and_in_decode_leaves_the_engine_usable(engine: Llam
         assert ids_of(generate(engine)) == expected
 
 
+def test_a_memory_that_cannot_go_back_is_cleared(engine: LlamaCppEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = ids_of(generate(engine, use_cache=False))
+    generate(engine)
+    monkeypatch.setattr(engine_module.native, "llama_memory_seq_rm", lambda *arguments: False)
+    outputs = generate(engine)
+    assert ids_of(outputs) == expected
+    assert (outputs[-1].cached_tokens, outputs[-1].cache_miss) == (0, "this model's memory cannot go back to an earlier token")
+
+
+def test_a_failed_evaluation_ends_with_an_error_and_leaves_nothing(
+    engine: LlamaCppEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    generate(engine)
+    with monkeypatch.context() as patched:
+        patched.setattr(engine_module.native, "llama_decode", lambda *arguments: 1)
+        outputs = generate(engine)
+    assert outputs[-1].finish == "error"
+    assert "code 1" in (outputs[-1].error or "")
+    assert generate(engine)[-1].cache_miss == "cold"
+
+
+def test_tokenizing_during_steps(engine: LlamaCppEngine) -> None:
+    text = "some words to tokenize, again and again. " * 20
+    expected = engine.tokenize(text)
+    results: list[bool] = []
+    thread = threading.Thread(target=lambda: results.extend(engine.tokenize(text) == expected for _ in range(200)))
+    thread.start()
+    generate(engine, max_tokens=12)
+    thread.join()
+    assert results == [True] * 200
+
+
 def test_lengths(engine: LlamaCppEngine, smollm2_path: Path) -> None:
     outputs = generate(engine, max_tokens=3)
     assert (len(ids_of(outputs)), outputs[-1].finish) == (3, "length")
@@ -202,7 +235,7 @@ def test_sampling_knobs(engine: LlamaCppEngine) -> None:
         generate(engine, sampling=Sampling(temperature=5.0))
     )
     greedy = ids_of(generate(engine))
-    for narrow in (Sampling(top_k=1), Sampling(top_p=0.0), Sampling(min_p=1.0)):
+    for narrow in (Sampling(temperature=1e-40), Sampling(top_k=1), Sampling(top_p=0.0), Sampling(min_p=1.0)):
         assert ids_of(generate(engine, sampling=narrow)) == greedy
     forced = generate(engine, sampling=Sampling(temperature=0.0, logit_bias={1000: 1000.0}), max_tokens=2)
     assert ids_of(forced) == [1000, 1000]

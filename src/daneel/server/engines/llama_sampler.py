@@ -13,6 +13,9 @@ from daneel.server.engines.base import Sampling, TokenAlternatives
 
 _RANDOM_SEED = 0xFFFFFFFF  # llama.h, LLAMA_DEFAULT_SEED: "draw one"
 
+_MIN_TEMPERATURE = 1e-5
+"""Below it logits divided by the temperature leave the range of 32-bit floats; greedy is the limit anyway."""
+
 
 class SamplerChain:
     """One sequence's sampler. Holds native memory until `close`."""
@@ -27,7 +30,7 @@ class SamplerChain:
                 slot.token, slot.bias = token_id, bias
             self._add(native.llama_sampler_init_logit_bias(num_vocab, len(biases), biases))
         self._add_penalties(sampling, prompt_ids, num_vocab, window)
-        if sampling.temperature <= 0:
+        if sampling.temperature < _MIN_TEMPERATURE:
             self._add(native.llama_sampler_init_greedy())
             return
         if sampling.top_k > 0:
