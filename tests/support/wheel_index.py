@@ -27,17 +27,14 @@ def metadata(package: str, version: str) -> str:
     return f"Metadata-Version: 2.1\nName: {package}\nVersion: {version}\n"
 
 
-def make_index(folder: Path, wheels: list[Path], base_url: str | None = None, sha256: str | None = None) -> str:
-    """The URL of an index of `wheels`; they are linked at `base_url` (with their metadata beside them) or as files.
-
-    `sha256` is written into the links in place of the true hash when given.
-    """
+def make_index(folder: Path, wheels: list[Path], base_url: str | None = None) -> str:
+    """The URL of an index of `wheels`; they are linked at `base_url` (with their metadata beside them) or as files."""
     for wheel in wheels:
         package, version = wheel.name.split("-")[:2]
         page = folder / "simple" / package.replace("_", "-")
         page.mkdir(parents=True)
         link = f"{base_url}/{wheel.name}" if base_url else wheel.as_uri()
-        digest = sha256 or hashlib.sha256(wheel.read_bytes()).hexdigest()
+        digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
         about = hashlib.sha256(metadata(package.replace("_", "-"), version).encode()).hexdigest()
         attributes = f' data-core-metadata="sha256={about}"' if base_url else ""
         (page / "index.html").write_text(
