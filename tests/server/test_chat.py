@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.support.fake_model import FakeEngine, engine_info, fake_model, step
 
 from daneel.server import chat
 from daneel.server.engine_process import EngineDied, EngineRestarting
@@ -20,7 +21,6 @@ from daneel.wire.accumulate import join
 from daneel.wire.errors import BadRequest, ServerBug, ServerUnavailable, WireError
 from daneel.wire.messages import Completion
 from daneel.wire.requests import parse_chat_request
-from tests.support.fake_model import FakeEngine, engine_info, fake_model, step
 
 GOOD = '<tool_call>\n{"name": "cur_time", "arguments": {}}\n</tool_call>'
 TOOLS = [{"type": "function", "function": {"name": "cur_time"}}]

@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 import pytest
+from tests.support.fake_model import FakeEngine, engine_info, fake_model
 
 from daneel.server.decoding import Decoding, plan_decoding
 from daneel.server.engines import byte_tokenizer
@@ -15,7 +16,6 @@ from daneel.server.prompt import build_prompt
 from daneel.server.served_model import ServedModel
 from daneel.wire.errors import BadRequest
 from daneel.wire.requests import parse_chat_request
-from tests.support.fake_model import FakeEngine, engine_info, fake_model
 
 TOOL = {"type": "function", "function": {"name": "cur_time"}}
 NAMED = {"type": "function", "function": {"name": "cur_time"}}
@@ -74,7 +74,7 @@ def test_a_forced_call_is_a_grammar(choice: Any) -> None:
 
 
 def test_a_format_without_a_grammar_refuses_what_it_cannot_enforce() -> None:
-    with pytest.raises(BadRequest, match="tool_choice 'required' cannot be enforced: .*gemma4"):
+    with pytest.raises(BadRequest, match=r"tool_choice 'required' cannot be enforced: .*gemma4"):
         plan(fake_model(FakeEngine(), family="gemma4"), tools=[TOOL], tool_choice="required")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,7 +35,7 @@ def test_cuts_do_not_matter_and_starts_are_true(text: str, data: st.DataObject) 
     whole = text.encode()
     cuts = sorted(data.draw(st.sets(st.integers(0, len(whole)))))
     edges = [0, *cuts, len(whole)]
-    pieces = [whole[start:end] for start, end in zip(edges, edges[1:], strict=False)]
+    pieces = [whole[start:end] for start, end in itertools.pairwise(edges)]
     decoded, starts = run(pieces)
     assert decoded == text
     for edge, start in zip(edges, starts, strict=False):
@@ -58,7 +60,7 @@ def test_a_broken_character_is_shown_when_the_next_token_begins() -> None:
 def test_each_token_belongs_to_the_span_of_its_first_character(pieces: list[bytes], data: st.DataObject) -> None:
     text, starts = run(pieces)
     cuts = sorted(data.draw(st.sets(st.integers(0, len(text)))) | {0, len(text)})
-    spans = [Span(data.draw(KINDS), start, end) for start, end in zip(cuts, cuts[1:], strict=False)]
+    spans = [Span(data.draw(KINDS), start, end) for start, end in itertools.pairwise(cuts)]
     ledger = SpanLedger()
     for span in spans:
         ledger.add(span)
@@ -74,7 +76,7 @@ def test_each_token_belongs_to_the_span_of_its_first_character(pieces: list[byte
 def test_token_spans_of_a_partition_are_a_partition(pieces: list[bytes], data: st.DataObject) -> None:
     text, starts = run(pieces)
     cuts = sorted(data.draw(st.sets(st.integers(0, len(text)))) | {0, len(text)})
-    ranges = [token_span(starts, Span("failed", start, end)) for start, end in zip(cuts, cuts[1:], strict=False)]
+    ranges = [token_span(starts, Span("failed", start, end)) for start, end in itertools.pairwise(cuts)]
     covered = [index for first, last in ranges for index in range(first, last)]
     assert covered == [index for index, start in enumerate(starts) if start < len(text)]
 

@@ -7,12 +7,12 @@ import json
 from typing import Any
 
 import pytest
+from tests.support.fake_model import FakeEngine, engine_info, fake_model
 
 from daneel.server.prompt import Prompt, build_prompt, template_options
 from daneel.server.served_model import ServedModel
 from daneel.wire.errors import BadRequest, ContextTooLong
 from daneel.wire.requests import ChatRequest, parse_chat_request
-from tests.support.fake_model import FakeEngine, engine_info, fake_model
 
 USER = {"role": "user", "content": "Hi"}
 TOOL = {"type": "function", "function": {"name": "cur_time", "description": "Get current time"}}

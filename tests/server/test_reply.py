@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -111,7 +112,7 @@ def generations(draw: st.DrawFn) -> tuple[str, list[bytes], list[list[int]]]:
     whole = "".join(draw(st.lists(st.sampled_from(FRAGMENTS[family]), max_size=12))).encode()
     cuts = sorted(draw(st.sets(st.integers(0, len(whole)), max_size=20)))
     edges = [0, *cuts, len(whole)]
-    pieces = [whole[start:end] for start, end in zip(edges, edges[1:], strict=False)]
+    pieces = [whole[start:end] for start, end in itertools.pairwise(edges)]
     steps: list[list[int]] = []
     for index in range(len(pieces)):
         if steps and draw(st.booleans()):

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.support.fake_model import FakeEngine, fake_model, step
 
 from daneel.server import chat
 from daneel.server.engine_process import EngineDied
@@ -15,7 +16,6 @@ from daneel.server.engines.base import StepOutput
 from daneel.server.streaming import ClientGone, EventStream, while_connected
 from daneel.wire.errors import ServerUnavailable
 from daneel.wire.requests import parse_chat_request
-from tests.support.fake_model import FakeEngine, fake_model, step
 
 
 class Connection:
