@@ -32,8 +32,7 @@ def read_arguments(text: str, *, repair: bool = True) -> ReadArguments:
     if text.strip() in ("", "null"):
         return ReadArguments({})
     try:
-        value = _strict(text)
-        json.dumps(value, ensure_ascii=False).encode()  # half of a surrogate pair is no text that could be sent on
+        value = _sendable(_strict(text))
     except (ValueError, RecursionError) as error:
         fixed = _repaired(text) if repair else None
         if fixed is not None:
@@ -56,6 +55,12 @@ def _strict(text: str) -> Any:
         raise ValueError(f"{name} is not JSON")
 
     return json.loads(text, object_pairs_hook=_object, parse_constant=constant)
+
+
+def _sendable(value: Any) -> Any:
+    """`value`, if it can be written as JSON again: 1e999 and half of a surrogate pair cannot. Raises ValueError."""
+    json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+    return value
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -84,7 +89,7 @@ def _repaired(text: str) -> dict[str, Any] | None:
     fence = _FENCE.match(text)
     try:
         tokens = _tokens(fence[1] if fence else text)
-        value = _value(tokens, MAX_DEPTH)
+        value = _sendable(_value(tokens, MAX_DEPTH))
         return value if isinstance(value, dict) and not tokens else None
     except (ValueError, IndexError):
         return None
