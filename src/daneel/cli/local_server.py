@@ -29,22 +29,23 @@ STOP_TIMEOUT_S = 10.0
 class LocalServer:
     """Start a server on a free loopback port, wait until it is ready, and stop it at the end.
 
-    `with LocalServer("smollm2-135m") as url:` gives the base URL (ending in `/v1`). `extra_args` go to `daneel serve` as they
+    `with LocalServer("smollm2-135m") as url:` gives the base URL (ending in `/v1`). `model` may be `None` for the scripted
+    engine, which then says what a request's `script` holds. `extra_args` go to `daneel serve` as they
     are. Progress of the start (downloads, loading) goes line by line to `on_progress`, by default to standard error.
     Raises `UserError` with the server's own sentence when it cannot start, or when it takes longer than `ready_timeout_s`.
     """
 
     def __init__(
         self,
-        model: str | Path,
+        model: str | Path | None,
         *,
         engine: str = "auto",
         extra_args: Sequence[str] = (),
         ready_timeout_s: float = 1800.0,
         on_progress: Callable[[str], None] | None = None,
     ) -> None:
-        self._command = [sys.executable, "-m", "daneel", "serve", str(model), "--engine", engine, "--port", "0"]
-        self._command += ["--until-stdin-closes", *extra_args]
+        self._command = [sys.executable, "-m", "daneel", "serve", "--engine", engine, "--port", "0", "--until-stdin-closes"]
+        self._command += [*extra_args, *(["--", str(model)] if model is not None else [])]
         self._ready_timeout_s = ready_timeout_s
         self._on_progress = on_progress or (lambda line: print(line, file=sys.stderr))
         self._process: subprocess.Popen[str] | None = None
