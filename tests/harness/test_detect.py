@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from daneel.harness.detect import RepeatDetector, announced
+from daneel.harness.detect import MAX_REMEMBERED, RepeatDetector, announced
 
 
 def count(sequence: str) -> list[int]:
@@ -22,6 +22,16 @@ def test_counts_start_afresh_when_something_new_comes() -> None:
     assert count("ABABAB") == [1, 1, 2, 2, 3, 3]
     assert count("AAAB") == [1, 2, 3, 1]
     assert count("AAABA") == [1, 2, 3, 1, 2]
+
+
+def test_it_remembers_a_bounded_number_of_calls() -> None:
+    detector = RepeatDetector()
+    for number in range(10 * MAX_REMEMBERED):
+        detector.start_turn()
+        assert detector.seen("A", {"n": number}, "r") == 1
+    assert len(detector.counts) == MAX_REMEMBERED
+    detector.start_turn()
+    assert detector.seen("A", {"n": number}, "r") == 2
 
 
 def test_several_same_calls_in_one_turn_count_once() -> None:

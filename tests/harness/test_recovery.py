@@ -180,3 +180,16 @@ def test_thoughts_in_think_tags_are_no_part_of_the_answer(stage: Stage) -> None:
         result, _ = stage.play([text(content)], HARNESS, owned_by="someone")
         assert result.answer == "It is 5."
         assert result.messages[-1]["reasoning"] == "2 and 3"
+
+
+def test_repairs_of_the_server_are_on_record(stage: Stage) -> None:
+    repair = {"tool_call_id": "call_0_add", "kind": "fenced_json", "raw": "```json ...```"}
+    issue = {"tool_call_id": "call_0_add", "type": "invalid_arguments", "message": "not an integer", "path": "/a"}
+    flagged = calls(("add", {"a": "2", "b": 3}))
+    flagged.message.update(repairs=[repair], tool_call_issues=[issue])
+    result, _ = stage.play([flagged, ANSWER], HARNESS)
+    assert [(event.data["repair"], event.data.get("by")) for event in result.events] == [
+        ("fenced_json", "server"),
+        ("values", None),
+    ]
+    assert [call.result for call in result.calls] == ["5"]  # "2" is 2: the harness decides, not the server's flag

@@ -9,6 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 
+MAX_REMEMBERED = 64
+"""Calls the detector remembers: the longest cycle it can find."""
+
+
 @dataclass(slots=True)
 class RepeatDetector:
     """Counts in how many turns the same call gave the same result, with nothing new between.
@@ -30,7 +34,7 @@ class RepeatDetector:
             return self.counts[key]
         self._this_turn.add(key)
         if key not in self.counts:
-            self.counts = dict.fromkeys(self.counts, 1)
+            self.counts = dict.fromkeys(list(self.counts)[1 - MAX_REMEMBERED :], 1)
             self.counts[key] = 1
         else:
             self.counts[key] += 1

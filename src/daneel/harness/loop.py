@@ -25,6 +25,9 @@ from daneel.harness.run_record import CallRecord, JsonObject, Run
 from daneel.harness.stop import Stop
 from daneel.harness.text_calls import rescue, split_thoughts
 
+LENGTH_REASONS = ("length", "max_tokens", "model_length")
+"""How servers word it that a limit ended the reply."""
+
 
 def run(
     harness: Harness,
@@ -194,7 +197,7 @@ def _chat(session: _Session, forced_choice: str | None) -> Reply:
 def _calls_of(session: _Session, reply: Reply) -> list[Attempt]:
     """The calls of a reply, repaired where that is certain; calls that a server left as text included."""
     conversation, harness = session.conversation, session.harness
-    truncated = reply.finish_reason == "length"
+    truncated = reply.finish_reason in LENGTH_REASONS
     if harness.recovery.rescue_text_calls and not reply.message.tool_calls and not reply.message.failed_tool_calls:
         rescued = rescue(reply.message, harness, truncated=truncated, made=session.calls)
         for call in rescued:
@@ -249,7 +252,7 @@ def _answer_or_go_on(session: _Session, reply: Reply) -> None:
     content = (reply.message.content or "").strip()
     if reply.finish_reason == "content_filter" or (reply.refusal and not content):
         raise Stop("refused", reply.refusal or "the server's content filter ended the reply")
-    if reply.finish_reason == "length":
+    if reply.finish_reason in LENGTH_REASONS:
         session.tell("truncated_reply", policy.truncated_reply)
         session.fail("the reply was cut off at the length limit")
     elif not content:

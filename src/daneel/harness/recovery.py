@@ -3,6 +3,8 @@
 In this order: repair in place what is certain (a slip of case or separator in a name, JSON in a wider grammar, a value that
 converts without loss); else say what was written, what was wrong and what the tool's schema is. No call is ever mapped onto
 another tool, none is made with arguments the model did not give, and none is dropped. What ends a run is for the loop.
+
+Every call is checked here, whatever the server: its own flags (`tool_call_issues`) know the schema, not the function.
 """
 
 from __future__ import annotations

@@ -74,6 +74,7 @@ class TranscriptStore:
     def __init__(self, path: Path | None = None) -> None:
         self.path = path or default_path()
         self._lock = threading.Lock()
+        self._synchronous = ""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._db = sqlite3.connect(self.path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
@@ -116,7 +117,10 @@ class TranscriptStore:
     def write(self, sql: str, values: tuple[Any, ...], *, durable: bool) -> None:
         """One statement, one transaction. Raises sqlite3.Error."""
         with self._lock:
-            self._db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+            wanted = "FULL" if durable else "NORMAL"
+            if wanted != self._synchronous:
+                self._db.execute(f"PRAGMA synchronous = {wanted}")
+                self._synchronous = wanted
             self._db.execute(sql, values)
 
     def runs(self, *, limit: int | None = None) -> list[RunRow]:
