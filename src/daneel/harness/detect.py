@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-
 MAX_REMEMBERED = 64
 """Calls the detector remembers: the longest cycle it can find."""
 

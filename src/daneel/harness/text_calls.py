@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from daneel.formats.base import CallEvent, Event, FailedCallEvent, TextEvent, Tool
-from daneel.formats.registry import FAMILIES
+from daneel.formats.registry import FAMILIES, GENERIC
 from daneel.formats.validate import ToolSet
 from daneel.harness.definition import Harness
 from daneel.harness.json_arguments import read_arguments
@@ -33,8 +33,10 @@ def rescue(
     text = (message.reasoning if in_thoughts else message.content) or ""
     if len(text) > MAX_TEXT_CHARS or not harness.tools:
         return []
-    for family in FAMILIES.values():
-        parser = family.parser(toolset, rescue=not in_thoughts)
+    # markers first, whichever family's; only then JSON without any
+    readers = [(family, False) for family in FAMILIES.values()] + ([] if in_thoughts else [(FAMILIES[GENERIC], True)])
+    for family, unmarked in readers:
+        parser = family.parser(toolset, rescue=unmarked)
         events = [*parser.feed(text), *parser.finish(truncated=truncated)]
         found = [event for event in events if isinstance(event, CallEvent | FailedCallEvent)]
         if found and not _is_quotation(events, made):
