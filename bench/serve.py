@@ -1,9 +1,9 @@
 """What serving costs: our server over HTTP against a bare loop around llama.cpp's `llama_decode`, in one run.
 
-Both arms have the same weights, prompt tokens, number of threads and greedy sampling, and generate the same number of
-tokens. They take turns, so that a busy machine disturbs them alike; of each figure the median over the rounds counts. The
-prefix cache is off. What is left between the arms is everything the server adds: its engine process, detokenising, parsing,
-events, HTTP.
+Both arms have the same weights, prompt tokens, threads (number and waiting policy) and greedy sampling, and generate the
+same number of tokens. They take turns, so that a busy machine disturbs them alike; of each figure the median over the
+rounds counts. The prefix cache is off. What is left between the arms is everything the server adds: its engine process,
+detokenising, parsing, events, HTTP.
 
 The figure that matters is the ratio, ours over bare. Tokens per second are this machine's, now, and compare with nothing
 else. The last line is one JSON object.
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import platform
 import time
 from collections.abc import Iterator
@@ -20,6 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
+
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # as our engine's process has it; read when llama.cpp is loaded
 
 import httpx2
 import llama_cpp
@@ -74,7 +77,8 @@ class BareLoop:
         return Timing(first_s, last_s, num_tokens)
 
     def _decode(self, ids: list[int]) -> None:
-        batch = native.llama_batch_get_one((native.llama_token * len(ids))(*ids), len(ids))
+        tokens = (native.llama_token * len(ids))(*ids)  # named: the batch only points to it
+        batch = native.llama_batch_get_one(tokens, len(ids))
         if status := native.llama_decode(self._context, batch):
             raise SystemExit(f"llama_decode failed: {status}")
 
@@ -123,8 +127,8 @@ def main() -> None:
     options = argparse.ArgumentParser(description="Our server against a bare llama_decode loop.")
     options.add_argument("--model", default="smollm2-135m")
     options.add_argument("--rounds", type=int, default=5)
-    options.add_argument("--prompt-words", type=int, default=400)
-    options.add_argument("--tokens", type=int, default=96)
+    options.add_argument("--prompt-words", type=int, default=200)
+    options.add_argument("--tokens", type=int, default=64)
     chosen = options.parse_args()
     prompt = "Continue this text:\n" + (WORDS * (chosen.prompt_words // len(WORDS.split()) + 1))
     ours, bare = [], []

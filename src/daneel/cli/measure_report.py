@@ -18,7 +18,7 @@ from daneel.bench.record import Trial
 from daneel.bench.trial import Measurement
 from daneel.harness.run_record import Run
 
-MEANING = "E, effectiveness = mean of achieved / max(1, turns - 1): 1 is always, by the shortest way; 0 is never."
+MEANING = "E, effectiveness = mean of achieved / max(1, turns - 1): 1 = always, the shortest way; 0 = never."
 COLUMNS = (
     "Below each number: its 95 % interval. P: share of trials that achieved the goal. Means per trial: turns (replies of the "
     "model), tool calls, tokens read and written, seconds. cached: share of the tokens read that the server had in its cache."
@@ -30,8 +30,8 @@ def print_plan(console: Console, measurement: Measurement, *, server: str) -> No
     """What is about to be measured: goal, model, harnesses with their tools."""
     goal, model = measurement.goal, measurement.model
     console.print(f"[bold]Goal[/]   {escape(goal.name)}: “{escape(goal.prompt)}”")
-    told = "" if model.verified else ", as the server says (unverified)"
-    console.print(f"[bold]Model[/]  {escape(model.name)}{told}, at {escape(server)}")
+    told = "" if model.verified else " [dim](unverified: the server gives no hash of its weights)[/]"
+    console.print(f"[bold]Model[/]  {escape(model.name)} at {escape(server)}{told}")
     temperatures = sorted({str(harness.temperature) for harness in measurement.harnesses.values()})
     forced = any(harness.first_tool_choice == "required" for harness in measurement.harnesses.values())
     console.print(
@@ -43,7 +43,7 @@ def print_plan(console: Console, measurement: Measurement, *, server: str) -> No
     for name, harness in measurement.harnesses.items():
         tools = [f"[cyan]{escape(tool.name)}[/] “{escape(_first_line(tool.description))}”" for tool in harness.tools]
         table.add_row(f"[bold]{escape(name)}[/]", *(["\n".join(tools)] if len(tools) > 3 else tools or ["(no tools)"]))
-    console.print(Padding(table, (0, 0, 1, 2)))
+    console.print(Padding(table, (0, 0, 1, 2), expand=False))
 
 
 def print_results(console: Console, summaries: Mapping[str, Summary]) -> None:
@@ -106,7 +106,7 @@ def print_transcript(console: Console, trial: Trial, run: Run, *, summaries: Map
     for message in run.messages:
         for label, text in _lines(message):
             table.add_row(label, text)
-    console.print(Padding(table, (0, 0, 1, 2)))
+    console.print(Padding(table, (0, 0, 1, 2), expand=False))
 
 
 def _lines(message: Mapping[str, Any]) -> list[tuple[str, Text]]:

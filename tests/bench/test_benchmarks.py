@@ -1,0 +1,33 @@
+"""The benchmarks run and end in one JSON object. What they measure is for people to read, not for a test to judge."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCH = Path(__file__).resolve().parents[2] / "bench"
+
+
+def last_line_of(script: str, *arguments: str) -> dict:
+    command = [sys.executable, str(BENCH / script), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_parse():
+    result = last_line_of("parse.py", "--rounds", "1")
+    assert {row["format"] for row in result["rows"]} >= {"gemma4", "hermes", "generic"}
+    assert all(row["us_per_piece"] > 0 and row["long_to_short"] > 0 for row in result["rows"])
+
+
+@pytest.mark.model
+def test_serve(smollm2_path):
+    arguments = ("--model", str(smollm2_path), "--rounds", "1", "--prompt-words", "20", "--tokens", "8")
+    result = last_line_of("serve.py", *arguments)
+    assert result["completion_tokens"] == 8
+    assert all(result[name]["ratio"] > 0 for name in ("decode_tokens_per_s", "prefill_tokens_per_s", "whole_request_per_s"))

@@ -1,0 +1,107 @@
+"""What the report concludes, and that what a model or a person wrote is shown as written."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+from tests.support.trials import make_trial
+
+from daneel import Harness, goal, tool
+from daneel.bench.effectiveness import summarise
+from daneel.bench.trial import Measurement, ModelIdentity
+from daneel.cli.measure_report import conclusion, print_plan, print_results, print_transcript
+from daneel.harness.run_record import Run, RunUsage
+
+
+@tool(description="[red]Look up[/red]\nand more")
+def look_up(word: str) -> str:
+    return word
+
+
+@goal(prompt="What does [bold]x[/bold] mean?")
+def meaning(trial) -> bool:
+    return True
+
+
+MEASURED = Measurement(
+    harnesses={"A[1]": Harness(tools=[look_up], temperature=0.5), "B": Harness(temperature=0.5)},
+    goal=meaning,
+    model=ModelIdentity("tiny", "m", verified=True),
+    num_trials=20,
+    base_seed=3,
+)
+
+
+def printed(show, *arguments, **named):
+    out = io.StringIO()
+    show(Console(file=out, width=120, highlight=False), *arguments, **named)
+    return out.getvalue()
+
+
+def summaries(**num_achieved):
+    return {
+        name: summarise([make_trial(harness=name, achieved=index < count) for index in range(20)])
+        for name, count in num_achieved.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("achieved", "said"),
+    [
+        ({"A": 20, "B": 2}, "The intervals of A and B do not overlap; other differences may be chance."),
+        ({"A": 20, "B": 2, "C": 1}, "The intervals of A and B, and of A and C do not overlap"),
+        ({"A": 12, "B": 9}, "do not show that one harness is better"),
+        ({"A": 0, "B": 0}, "never achieved; with so few trials, the true E may still be up to 0.16"),
+        ({"A": 12}, "20 scored trials of one goal on one model (tiny). It says nothing of other goals or models."),
+    ],
+)
+def test_the_conclusion_says_no_more_than_the_intervals_do(achieved, said):
+    assert said in conclusion(MEASURED, summaries(**achieved))
+
+
+def test_without_a_scored_trial_nothing_was_measured():
+    invalid = summarise([make_trial(achieved=None, stop_reason="invalid", not_scored="the server went away")])
+    assert conclusion(MEASURED, {"A": invalid}) == "Nothing was measured: no trial could be scored."
+    out = printed(print_results, {"A": invalid})
+    assert "none scored" in out
+    assert "1 not scored: the server went away" in out
+
+
+def test_names_prompts_and_descriptions_are_shown_as_written():
+    out = printed(print_plan, MEASURED, server="http://[::1]:8080/v1")
+    for written in (
+        "A[1]",
+        "What does [bold]x[/bold] mean?",
+        "look_up “[red]Look up[/red]”",
+        "http://[::1]:8080/v1",
+        "(no tools)",
+    ):
+        assert written in out
+    assert "unverified" not in out
+    assert "A[1]" in printed(print_results, {"A[1]": summarise([make_trial()])})
+
+
+def test_a_transcript_shows_thoughts_calls_failures_and_results_as_written():
+    call = {"id": "1", "function": {"name": "look_up", "arguments": '{"word": "[x]"}'}}
+    messages = [
+        {"role": "user", "content": "What does [bold]x[/bold] mean?"},
+        {"role": "assistant", "content": None, "reasoning": "Let me see [1].", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "1", "content": "y" * 5000},
+        {"role": "assistant", "content": "", "failed_tool_calls": [{"raw": "<tool_call>{", "error": {}}]},
+        {"role": "assistant", "content": ""},
+    ]
+    trial = make_trial(harness="A[1]", achieved=False, turns=3)
+    run = Run("r1", "answered", "", 3, [], RunUsage(), messages, [])
+    out = printed(print_transcript, trial, run, summaries={"A[1]": summarise([trial])})
+    assert "A[1], round 1, goal not achieved (0 of 1 scored trial" in out
+    for shown in (
+        "What does [bold]x[/bold] mean?",
+        "Let me see [1].",
+        '→ look_up({"word": "[x]"})',
+        "could not be read: <tool_call>{",
+        "(empty)",
+        "(5000 characters)",
+    ):
+        assert shown in out
