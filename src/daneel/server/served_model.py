@@ -14,7 +14,7 @@ from daneel.formats import registry
 from daneel.formats.family import Family
 from daneel.server.engine_process import EngineProcess
 from daneel.server.engines.base import EngineInfo, EngineSpec
-from daneel.server.template import TemplateRenderer
+from daneel.server.template import TemplateRenderer, check_template
 from daneel.wire.requests import ReasoningField
 
 PLAIN_TEMPLATE = (
@@ -61,18 +61,21 @@ class ServedModel:
         cls, spec: EngineSpec, options: ServeOptions, *, version: str, on_progress: Callable[[float], None] | None = None
     ) -> ServedModel:
         """Start the engine and the template's children. Raises `UserError` (also `EngineLoadError`, `TemplateError`)."""
+        family = registry.get(options.family_name) if options.family_name else None
+        if options.template_source is not None:
+            await check_template(options.template_source)
         engine = await EngineProcess.start(spec, on_progress=on_progress)
         try:
-            return await cls._around(engine, options, version)
+            return await cls._around(engine, options, family, version)
         except BaseException:
             await engine.close()
             raise
 
     @classmethod
-    async def _around(cls, engine: EngineProcess, options: ServeOptions, version: str) -> ServedModel:
+    async def _around(cls, engine: EngineProcess, options: ServeOptions, family: Family | None, version: str) -> ServedModel:
         info = engine.info
         source = options.template_source or info.chat_template or PLAIN_TEMPLATE
-        family = registry.get(options.family_name) if options.family_name else registry.detect(source)
+        family = family or registry.detect(source)
         renderer = await TemplateRenderer.start(source, bos_text=info.bos_text, eos_text=info.eos_text)
         try:
             stop_ids = await _stop_ids(engine, family)

@@ -72,6 +72,12 @@ class _Child:
         await self._process.end(grace_s=0)
 
 
+async def check_template(source: str) -> None:
+    """Raise `TemplateError` when the template does not compile: to be said before minutes of loading a model."""
+    child = await _Child.spawn(Load(source, MEMORY_BYTES, math.ceil(RENDER_TIMEOUT_S) + 1))
+    await child.kill()
+
+
 class TemplateRenderer:
     """Renders one template. Made by `start`; `close` ends its children."""
 
