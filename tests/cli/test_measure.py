@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.clock_model import EXPECTED_EFFECTIVENESS, clock_model
-from tests.support.scripted_server import HANG, ScriptedServer, error, raw, text
+from tests.support.scripted_server import HANG, ScriptedServer, calls, error, raw, text
 
 from daneel.bench.effectiveness import summarise
 from daneel.bench.store import TrialStore
@@ -93,6 +93,33 @@ def test_the_command_line_changes_what_the_harness_hash_covers(daneel):
     assert len(hashes) == 3
 
 
+def test_nothing_but_the_object_is_on_stdout_whatever_a_harness_prints(tmp_path):
+    file = tmp_path / "loud.py"
+    file.write_text(
+        "import os\n"
+        "from daneel import Harness, goal, tool\n"
+        "print('loaded')\n"
+        "@tool\n"
+        "def shout() -> str:\n"
+        "    'Shout'\n"
+        "    print('from the tool')\n"
+        "    os.system('echo from a program')\n"
+        "    return 'done'\n"
+        "harness = Harness(tools=[shout])\n"
+        "@goal(prompt='Shout.')\n"
+        "def shouted(trial):\n"
+        "    print('from the check')\n"
+        "    return bool(trial.calls)\n"
+    )
+    with ScriptedServer([calls(("shout", {})), text("Done.")]) as server:
+        command = [sys.executable, "-m", "daneel", "measure", str(file), "--server", server.url, "--trials", "1", "--json"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["harnesses"]["harness"]["numbers"]["effectiveness"] == 1.0
+    for printed in ("loaded", "from the tool", "from a program", "from the check"):
+        assert printed in done.stderr
+
+
 def test_a_goal_never_achieved_is_reported_as_what_it_is(daneel):
     with ScriptedServer(lambda _: text("It is late.")) as server:
         code, out, _ = daneel("measure", str(CLOCK), "--server", server.url, "--trials", "5", "--harness", "H1")
@@ -125,7 +152,7 @@ def test_when_no_trial_can_be_scored_there_is_no_number_and_exit_1(daneel):
         ([str(CLOCK), "--temperature", "-1"], "temperature must be 0 or more"),
         ([str(CLOCK), "--server", "http://127.0.0.1:9"], "127.0.0.1:9"),
         ([str(CLOCK), "--server", "http://127.0.0.1:9", "--serve", "m"], "exclude each other"),
-        ([str(CLOCK), "--tool-choice", "maybe"], "maybe"),
+        ([str(CLOCK), "--tool-choice", "maybe"], "first_tool_choice: 'maybe' is neither"),
     ],
 )
 def test_bad_input_is_one_sentence_and_exit_2(daneel, arguments, said):

@@ -14,8 +14,8 @@ from daneel.errors import UserError
 from daneel.harness.client import Client, ClientError, ServerRefused
 from daneel.harness.definition import Goal, Harness, digest
 from daneel.harness.loop import run
+from daneel.harness.recorder import TranscriptSink
 from daneel.harness.run_record import Run
-from daneel.harness.transcript import TranscriptStore
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def seed_of(base_seed: int, index: int) -> int:
 
 
 def measure(
-    measurement: Measurement, *, client: Client, store: TrialStore, transcripts: TranscriptStore | None = None
+    measurement: Measurement, *, client: Client, store: TrialStore, transcripts: TranscriptSink | None = None
 ) -> Iterator[tuple[Trial, Run]]:
     """Run all trials, one after the other, and give each with its run once it is stored.
 

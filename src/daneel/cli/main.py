@@ -28,7 +28,9 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def _root(
-    _version: bool = typer.Option(False, "--version", callback=_print_version, is_eager=True, help="Print the version and exit."),
+    _version: bool = typer.Option(
+        False, "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+    ),
 ) -> None:
     """Serve an open model honestly, run agents on it, and measure which harness is better."""
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from daneel.bench.record import Trial
 from daneel.bench.store import TrialStore
 from daneel.bench.trial import Measurement, identify, measure
 from daneel.cli import measure_report as report
-from daneel.cli.local_server import LocalServer
+from daneel.cli.connection import DEFAULT_SERVER, INTERRUPTED, KEY_VARIABLES, clean_stdout, connect
 from daneel.errors import UserError
 from daneel.harness.client import Client
 from daneel.harness.definition import Goal, Harness
@@ -30,16 +29,9 @@ from daneel.harness.files import HarnessFile, load
 from daneel.harness.run_record import Run
 from daneel.harness.transcript import TranscriptStore
 
-DEFAULT_SERVER = "http://127.0.0.1:8080"
 DEFAULT_TEMPERATURE = 0.7
-INTERRUPTED = 130
 MIN_WIDTH = 100
 """Columns for a report that goes into a file or a pipe."""
-
-
-class FirstToolChoice(StrEnum):
-    auto = "auto"
-    required = "required"
 
 
 @dataclass
@@ -80,13 +72,16 @@ def register(app: typer.Typer) -> None:
         server: str | None = typer.Option(None, help=f"Base URL of a server  [default: {DEFAULT_SERVER}]"),
         serve: str | None = typer.Option(None, help="Start and stop a daneel server with this model instead."),
         model: str | None = typer.Option(None, help="Which of the server's models."),
-        key: str | None = typer.Option(None, envvar="DANEEL_API_KEY", help="The server's API key."),
+        key: str | None = typer.Option(None, envvar=KEY_VARIABLES, help="The server's API key."),
         temperature: float | None = typer.Option(
             None, help=f"For every harness  [default: the harness's own, else {DEFAULT_TEMPERATURE}]"
         ),
         seed: int | None = typer.Option(None, help="Base of all seeds  [default: drawn, and printed]"),
-        tool_choice: FirstToolChoice = typer.Option(
-            FirstToolChoice.auto, help="required: the first turn must call a tool. That hides what descriptions do."
+        first_tool_choice: str | None = typer.Option(
+            None,
+            "--tool-choice",
+            "--first-tool-choice",
+            help="First turn only: auto, required or a tool's name. Forcing a call hides what names and descriptions do.",
         ),
         show_transcript: bool = typer.Option(False, "--show-transcript", help="Print one trial, message by message."),
         as_json: bool = typer.Option(False, "--json", help="One JSON object on standard output instead of the report."),
@@ -94,22 +89,27 @@ def register(app: typer.Typer) -> None:
         """Run every harness of FILE on a goal, several times, and print how effective each one is."""
         if trials < 1:
             raise UserError(f"--trials must be at least 1, not {trials}")
-        held = load(file)
-        chosen = _goal_of(held, goal)
-        harnesses = _harnesses_of(held, harness, temperature, tool_choice)
-        base_seed = secrets.randbelow(2**31) if seed is None else seed
-        with ExitStack() as stack:
+        with clean_stdout(as_json) as stdout, ExitStack() as stack:
+            held = load(file)
+            chosen = _goal_of(held, goal)
+            harnesses = _harnesses_of(held, harness, temperature, first_tool_choice)
             out = _console(quiet=as_json)
-            url, client = _connect(stack, server=server, serve=serve, model=model, key=key)
-            measurement = Measurement(
-                harnesses=harnesses, goal=chosen, model=identify(client), num_trials=trials, base_seed=base_seed
+            client, url = connect(stack, server=server, serve=serve, model=model, key=key)
+            findings = Findings(
+                Measurement(
+                    harnesses=harnesses,
+                    goal=chosen,
+                    model=identify(client),
+                    num_trials=trials,
+                    base_seed=secrets.randbelow(2**31) if seed is None else seed,
+                ),
+                url,
             )
-            findings = Findings(measurement, url)
-            report.print_plan(out, measurement, server=url)
-            _run(findings, client, stack)
-        _tell(out, findings, show_transcript=show_transcript)
-        if as_json:
-            print(msgspec.json.encode(_as_object(findings)).decode(), flush=True)
+            report.print_plan(out, findings.measurement, server=url)
+            _run(findings, client, stack, file)
+            _tell(out, findings, show_transcript=show_transcript)
+            if as_json:
+                print(msgspec.json.encode(_as_object(findings)).decode(), file=stdout, flush=True)
         raise typer.Exit(_exit_code(findings))
 
 
@@ -118,16 +118,6 @@ def _console(*, quiet: bool) -> Console:
     if not out.is_terminal:
         out.width = max(out.width, MIN_WIDTH)
     return out
-
-
-def _connect(
-    stack: ExitStack, *, server: str | None, serve: str | None, model: str | None, key: str | None
-) -> tuple[str, Client]:
-    """A client, and the URL it talks to; a server of our own, if one is wanted, lives as long as `stack`."""
-    if server is not None and serve is not None:
-        raise UserError("--server and --serve exclude each other: one names a running server, the other starts one")
-    url = stack.enter_context(LocalServer(serve)) if serve is not None else server or DEFAULT_SERVER
-    return url, stack.enter_context(Client(url, api_key=key, model=model))
 
 
 def _goal_of(held: HarnessFile, name: str | None) -> Goal:
@@ -141,7 +131,7 @@ def _goal_of(held: HarnessFile, name: str | None) -> Goal:
 
 
 def _harnesses_of(
-    held: HarnessFile, names: list[str], temperature: float | None, tool_choice: FirstToolChoice
+    held: HarnessFile, names: list[str], temperature: float | None, first_tool_choice: str | None
 ) -> dict[str, Harness]:
     """The harnesses to measure, by name, with the command line's sampling in them, so that H covers it."""
     changed = {}
@@ -149,17 +139,18 @@ def _harnesses_of(
         harness = held.harness(name)
         if temperature is not None or harness.temperature is None:
             harness = harness.with_changes(temperature=DEFAULT_TEMPERATURE if temperature is None else temperature)
-        if tool_choice is FirstToolChoice.required:
-            harness = harness.with_changes(first_tool_choice="required")
+        if first_tool_choice is not None:
+            harness = harness.with_changes(first_tool_choice=first_tool_choice)
         changed[name] = harness
     return changed
 
 
-def _run(findings: Findings, client: Client, stack: ExitStack) -> None:
+def _run(findings: Findings, client: Client, stack: ExitStack, file: Path) -> None:
     """All trials, with a progress bar on standard error. Ctrl-C ends it; what is stored by then is kept and told."""
     measurement = findings.measurement
     store = stack.enter_context(TrialStore())
-    transcripts = stack.enter_context(closing(TranscriptStore()))
+    about = {"goal": measurement.goal.name, "file": str(file), "server": findings.server, "model": measurement.model.name}
+    transcripts = stack.enter_context(TranscriptStore()).labelled(**about, measurement=measurement.id)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         total = len(measurement.harnesses) * measurement.num_trials

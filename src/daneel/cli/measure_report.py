@@ -33,11 +33,12 @@ def print_plan(console: Console, measurement: Measurement, *, server: str) -> No
     told = "" if model.verified else " [dim](unverified: the server gives no hash of its weights)[/]"
     console.print(f"[bold]Model[/]  {escape(model.name)} at {escape(server)}{told}")
     temperatures = sorted({str(harness.temperature) for harness in measurement.harnesses.values()})
-    forced = any(harness.first_tool_choice == "required" for harness in measurement.harnesses.values())
+    choices = {harness.first_tool_choice for harness in measurement.harnesses.values()} - {None, "auto"}
+    forced = f"; tool choice of the first turn: {escape(' or '.join(sorted(map(str, choices))))}" if choices else ""
     console.print(
         f"[bold]Plan[/]   {_counted(measurement.num_trials, 'trial')} of each harness, interleaved; "
         f"temperature {' or '.join(temperatures)}; base seed {measurement.base_seed}"
-        f"{'; the first turn must call a tool' if forced else ''}\n"
+        f"{forced}\n"
     )
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     for name, harness in measurement.harnesses.items():

@@ -3,30 +3,22 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, redirect_stdout
-from io import UnsupportedOperation
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import typer
 from rich.console import Console
 
-from daneel.cli.local_server import LocalServer
+from daneel.cli.connection import DEFAULT_SERVER, INTERRUPTED, KEY_VARIABLES, clean_stdout, connect
 from daneel.cli.run_view import RunView
 from daneel.errors import UserError
-from daneel.harness.client import Client, ClientError, ServerUnreachable
 from daneel.harness.definition import Goal
 from daneel.harness.files import HarnessFile, load
 from daneel.harness.loop import run
 from daneel.harness.run_record import Run
 from daneel.harness.transcript import TranscriptStore
-
-DEFAULT_SERVER = "http://127.0.0.1:8080"
-KEY_VARIABLES = ["DANEEL_API_KEY", "OPENAI_API_KEY"]
-INTERRUPTED = 130
 
 
 def register(app: typer.Typer) -> None:
@@ -50,12 +42,12 @@ def register(app: typer.Typer) -> None:
         first_tool_choice: str | None = typer.Option(None, help="First turn only: auto, none, required or a tool's name."),
     ) -> None:
         """Run a harness on a prompt or a goal. Exit code 0 when the model answered, 1 when not, 2 for bad input."""
-        with _clean_stdout(as_json) as out, ExitStack() as stack:
+        with clean_stdout(as_json) as out, ExitStack() as stack:
             held = load(file)
             changes = {"temperature": temperature, "max_turns": max_turns, "first_tool_choice": first_tool_choice}
             chosen = held.harness(harness).with_changes(**{name: value for name, value in changes.items() if value is not None})
             wanted = _goal_of(held, prompt, goal)
-            client, url = _connect(stack, server=server, serve=serve, model=model, key=key)
+            client, url = connect(stack, server=server, serve=serve, model=model, key=key)
             view = RunView(_console(as_json), streams=not no_stream)
             labels = {"goal": wanted.name if wanted else None, "file": str(file), "server": url, "model": client.model}
             finished = run(
@@ -80,24 +72,6 @@ def _goal_of(held: HarnessFile, prompt: str | None, goal: str | None) -> Goal | 
         goals = f" (the file has: {', '.join(held.goals)})" if held.goals else ""
         raise UserError(f"give either a prompt or --goal NAME{goals}")
     return held.goal(goal) if goal is not None else None
-
-
-def _connect(
-    stack: ExitStack, *, server: str | None, serve: str | None, model: str | None, key: str | None
-) -> tuple[Client, str]:
-    """A client whose server has answered once. Raises UserError when it cannot be reached, refuses the key or has no model."""
-    if server is not None and serve is not None:
-        raise UserError("--server and --serve exclude each other: one names a running server, the other starts one")
-    url = stack.enter_context(LocalServer(serve)) if serve is not None else server or DEFAULT_SERVER
-    client = stack.enter_context(Client(url, api_key=key, model=model))
-    try:
-        _ = client.is_daneel, client.model
-    except ServerUnreachable as error:
-        hint = "" if server else "; start one with `daneel serve MODEL`, or give --serve MODEL or --server URL"
-        raise UserError(f"{error}{hint}") from error
-    except ClientError as error:
-        raise UserError(str(error)) from error
-    return client, url
 
 
 def _transcripts(stack: ExitStack, labels: dict[str, Any]) -> Any:
@@ -125,30 +99,6 @@ def judge(goal: Goal | None, finished: Run) -> tuple[bool | None, str | None]:
 def _console(as_json: bool) -> Console:
     """Standard output; with --json, standard error if a person is there to see it."""
     return Console(stderr=as_json, quiet=as_json and not sys.stderr.isatty(), highlight=False)
-
-
-@contextmanager
-def _clean_stdout(wanted: bool) -> Iterator[TextIO]:
-    """With --json: the real standard output, while whatever tools and their programs print goes to standard error."""
-    if not wanted:
-        yield sys.stdout
-        return
-    try:
-        number = sys.stdout.fileno()
-    except (OSError, UnsupportedOperation):  # no real file, as in tests
-        out = sys.stdout
-        with redirect_stdout(sys.stderr):
-            yield out
-        return
-    sys.stdout.flush()
-    kept = os.dup(number)
-    os.dup2(sys.stderr.fileno(), number)
-    try:
-        with os.fdopen(os.dup(kept), "w", encoding="utf-8") as out, redirect_stdout(sys.stderr):
-            yield out
-    finally:
-        os.dup2(kept, number)
-        os.close(kept)
 
 
 def _exit_code(finished: Run) -> int:

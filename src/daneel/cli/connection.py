@@ -1,0 +1,64 @@
+"""What `daneel run` and `daneel measure` share: which server they talk to, and a standard output that is theirs alone."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, redirect_stdout
+from io import UnsupportedOperation
+from typing import TextIO
+
+from daneel.cli.local_server import LocalServer
+from daneel.errors import UserError
+from daneel.harness.client import Client, ClientError, ServerUnreachable
+
+DEFAULT_SERVER = "http://127.0.0.1:8080"
+KEY_VARIABLES = ["DANEEL_API_KEY", "OPENAI_API_KEY"]
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, as shells have it: 128 + SIGINT."""
+
+
+def connect(
+    stack: ExitStack, *, server: str | None, serve: str | None, model: str | None, key: str | None
+) -> tuple[Client, str]:
+    """A client whose server has answered once, and its URL. A server of our own, if one is wanted, lives as long as `stack`.
+
+    Raises UserError when the server cannot be started or reached, refuses the key or has no model.
+    """
+    if server is not None and serve is not None:
+        raise UserError("--server and --serve exclude each other: one names a running server, the other starts one")
+    url = stack.enter_context(LocalServer(serve)) if serve is not None else server or DEFAULT_SERVER
+    client = stack.enter_context(Client(url, api_key=key, model=model))
+    try:
+        _ = client.is_daneel, client.model
+    except ServerUnreachable as error:
+        hint = "" if server else "; start one with `daneel serve MODEL`, or give --serve MODEL or --server URL"
+        raise UserError(f"{error}{hint}") from error
+    except ClientError as error:
+        raise UserError(str(error)) from error
+    return client, url
+
+
+@contextmanager
+def clean_stdout(wanted: bool) -> Iterator[TextIO]:
+    """With --json: the real standard output, while whatever tools and their programs print goes to standard error."""
+    if not wanted:
+        yield sys.stdout
+        return
+    try:
+        number = sys.stdout.fileno()
+    except (OSError, UnsupportedOperation):  # no real file, as in tests
+        out = sys.stdout
+        with redirect_stdout(sys.stderr):
+            yield out
+        return
+    sys.stdout.flush()
+    kept = os.dup(number)
+    os.dup2(sys.stderr.fileno(), number)
+    try:
+        with os.fdopen(os.dup(kept), "w", encoding="utf-8") as out, redirect_stdout(sys.stderr):
+            yield out
+    finally:
+        os.dup2(kept, number)
+        os.close(kept)
