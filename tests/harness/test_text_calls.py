@@ -47,8 +47,12 @@ def test_a_call_is_taken_out_of_the_text(content: str, left: str | None) -> None
     "content",
     [
         "The sum is 3.",
-        '{"name": "other", "arguments": {}}',
         '{"sum": 3}',
+        '{"name": "Ada", "age": 36}',
+        '{"name": "job", "parameters": {"n": 1}}',
+        '{"name": "Ada", "input": "text"}',
+        'Write {"name": "add", "args": {}} to call it.',
+        '{"name": "add", "args": {}} is how to call it.',
         "add(1, 2) is 3",
         "",
         None,
@@ -57,6 +61,32 @@ def test_a_call_is_taken_out_of_the_text(content: str, left: str | None) -> None
 def test_text_that_is_no_call_is_left_alone(content: str | None) -> None:
     message = read(content)
     assert (message.content, message.tool_calls, message.failed_tool_calls) == (content, [], [])
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        '[{name: "add", arguments: {a: 1}}}',
+        '{"name": "add", "arguments": {"a": 1, "b": }}',
+        '{"function": "add", "arguments": {"a": 1, "b": 2}}',
+        '```json\n{"tool": "add", "args": {"a": 1}}\n```',
+    ],
+)
+def test_json_of_a_call_gone_wrong_is_a_failed_call(content: str) -> None:
+    message = read(content)
+    (failed,) = message.failed_tool_calls
+    assert (failed.name, failed.raw, failed.error.type, message.content) == ("add", content, "malformed", None)
+
+
+def test_bare_json_that_was_cut_off_is_a_truncated_call() -> None:
+    message = Message(role="assistant", content='{"name": "add", "arguments": {"a": 1')
+    rescue(message, HARNESS, truncated=True, made=[])
+    assert [call.error.type for call in message.failed_tool_calls] == ["truncated"]
+
+
+def test_bare_json_of_an_unknown_tool_is_a_call() -> None:
+    message = read('{"name": "sum_up", "arguments": {"a": 1}}')
+    assert [(call.function.name, call.function.arguments) for call in message.tool_calls] == [("sum_up", '{"a": 1}')]
 
 
 def test_good_and_failed_calls_keep_their_order() -> None:

@@ -2,18 +2,23 @@
 
 Only for the tools of this harness: a call in bare or fenced JSON counts when it names one of them; a call between a family's
 own markers counts whatever it names (then the model is told that there is no such tool), and one between markers that cannot
-be read is a failed call. The same JSON, quoted in an answer about a call that was already made, stays text.
+be read is a failed call. So is a content that is nothing but JSON of a call gone wrong. The same JSON, quoted in an answer
+about a call that was already made, stays text.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Sequence
+from typing import Literal
 
-from daneel.formats.base import CallEvent, Event, FailedCallEvent, TextEvent, Tool
+from daneel.formats.base import CallEvent, Event, FailedCallEvent, Span, TextEvent, Tool
 from daneel.formats.registry import FAMILIES, GENERIC
 from daneel.formats.validate import ToolSet
 from daneel.harness.definition import Harness
 from daneel.harness.json_arguments import read_arguments
+from daneel.harness.recovery import find_tool
 from daneel.harness.run_record import CallRecord
 from daneel.wire.messages import CallError, FailedToolCall, FunctionCall, Message, ToolCall
 
@@ -42,7 +47,7 @@ def rescue(
         if found and not _is_quotation(events, made):
             _apply(message, events, family.name, keep_text=not in_thoughts)
             return found
-    return []
+    return [] if in_thoughts else _json_that_is_no_answer(message, harness, truncated=truncated)
 
 
 def split_thoughts(message: Message) -> None:
@@ -54,6 +59,42 @@ def split_thoughts(message: Message) -> None:
         return
     message.reasoning = before.lstrip().removeprefix(THOUGHT_OPEN).strip() or None
     message.content = after.strip() or None
+
+
+_NAME_KEY = re.compile(r"""\b(?:name|function|tool|tool_name|action)\b["']?\s*[:=]\s*["']?([\w.\-]+)""")
+_ARGUMENTS_KEY = re.compile(r"""\b(?:arguments|parameters|args|params|input)\b["']?\s*[:=]""")
+_FENCE = re.compile(r"\A```\w*\s*(.*?)\s*```\Z", re.DOTALL)
+
+
+def _json_that_is_no_answer(message: Message, harness: Harness, *, truncated: bool) -> list[CallEvent | FailedCallEvent]:
+    """A content that is nothing but JSON of a call, and that no parser took: it names no tool of ours, is broken, or has odd keys.
+
+    The first is a call, of which the model will hear that there is no such tool; the others are failed calls.
+    """
+    raw = (message.content or "").strip()
+    fence = _FENCE.match(raw)
+    text = fence[1] if fence else raw
+    name_key = _NAME_KEY.search(text)
+    if not text.startswith(("{", "[")) or not _ARGUMENTS_KEY.search(text) or name_key is None:
+        return []
+    if not truncated and not text.endswith(("}", "]")):
+        return []
+    span = Span("failed", 0, len(raw))
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        kind: Literal["malformed", "truncated"] = "truncated" if truncated else "malformed"
+        event: CallEvent | FailedCallEvent = FailedCallEvent(name_key[1], raw, kind, f"not valid JSON: {error}", 0, span)
+    else:
+        written = value if isinstance(value, dict) else {}
+        if isinstance(written.get("name"), str) and set(written) == {"name", "arguments"}:
+            event = CallEvent(written["name"], json.dumps(written["arguments"]), raw, span)
+        else:
+            event = FailedCallEvent(name_key[1], raw, "malformed", 'expected {"name": …, "arguments": {…}}', 0, span)
+    if isinstance(event, FailedCallEvent) and find_tool(name_key[1], harness.tools, slips=True) is None:
+        return []
+    _apply(message, [event], "json", keep_text=True)
+    return [event]
 
 
 def _is_quotation(events: Sequence[Event], made: Sequence[CallRecord]) -> bool:
