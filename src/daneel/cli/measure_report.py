@@ -30,7 +30,7 @@ def print_plan(console: Console, measurement: Measurement, *, server: str) -> No
     """What is about to be measured: goal, model, harnesses with their tools."""
     goal, model = measurement.goal, measurement.model
     console.print(f"[bold]Goal[/]   {escape(goal.name)}: “{escape(goal.prompt)}”")
-    told = "" if model.verified else " [dim](unverified: the server gives no hash of its weights)[/]"
+    told = "" if model.verified else " [dim](unverified: the server gives no hash of the weights)[/]"
     console.print(f"[bold]Model[/]  {escape(model.name)} at {escape(server)}{told}")
     temperatures = sorted({str(harness.temperature) for harness in measurement.harnesses.values()})
     choices = {harness.first_tool_choice for harness in measurement.harnesses.values()} - {None, "auto"}
