@@ -67,7 +67,7 @@ _FENCE = re.compile(r"\A```\w*\s*(.*?)\s*```\Z", re.DOTALL)
 
 
 def _json_that_is_no_answer(message: Message, harness: Harness, *, truncated: bool) -> list[CallEvent | FailedCallEvent]:
-    """A content that is nothing but JSON of a call, and that no parser took: it names no tool of ours, is broken, or has odd keys.
+    """A content that is nothing but JSON of a call, not taken by any parser: an unknown name, broken JSON, or odd keys.
 
     The first is a call, of which the model will hear that there is no such tool; the others are failed calls.
     """
