@@ -1,6 +1,6 @@
 """daneel: the honest stack for agents on open models that you host yourself.
 
-A harness file needs three names: `Harness`, `goal` and `tool`. They are looked up on first use, so that the server's child
+A harness file needs three names: `Harness`, `goal` and `tool`; `Recovery` changes what the model is told when it slips. They are looked up on first use, so that the server's child
 processes, which import this package too, do not pay for the harness.
 """
 
@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from daneel.harness.definition import Goal, Harness, goal
+    from daneel.harness.policy import Recovery
     from daneel.harness.tools.registry import Tool, tool
 
-__all__ = ["Goal", "Harness", "Tool", "__version__", "goal", "tool"]
+__all__ = ["Goal", "Harness", "Recovery", "Tool", "__version__", "goal", "tool"]
 
 __version__ = "0.1.0"
 
@@ -21,6 +22,7 @@ _HOME = {
     "Goal": "daneel.harness.definition",
     "Harness": "daneel.harness.definition",
     "goal": "daneel.harness.definition",
+    "Recovery": "daneel.harness.policy",
     "Tool": "daneel.harness.tools.registry",
     "tool": "daneel.harness.tools.registry",
 }
