@@ -22,7 +22,7 @@ F = '{"name": "f", "arguments": {"x": 1}}'
         (NOW, ["now"], "", "bare_json"),
         (f"  {NOW}\n", ["now"], "", "bare_json"),
         (f"I will call it:\n{NOW}\n{F}\nDone.", ["now", "f"], "I will call it:\n\n\nDone.", "bare_json"),
-        (f"[{NOW}, {F}]", ["now", "f"], "", "bare_json"),
+        (f"[{NOW}, {F}]", ["now", "f"], "", None),
         (f"```json\n{NOW}\n```", ["now"], "", "fenced_json"),
         (f"So:\n```\n{NOW}\n{F}\n```\nand\n```json\n{F}\n```", ["now", "f", "f"], "So:\n\nand\n", "fenced_json"),
         (f"```json\n[{NOW},\n{F}]\n```", ["now", "f"], "", "fenced_json"),
@@ -84,3 +84,27 @@ def test_marked_calls_inside_what_was_held_back_are_still_found() -> None:
 def test_nothing_is_rescued_without_tools() -> None:
     assert parse(get("generic"), NOW).content == NOW
     assert parse(get("generic"), NOW, tools=ToolSet([])).content == NOW
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[{"',
+        '[{"na',
+        '[{"name": "no',
+        '[{"name": "now", "arguments": {}}, {"name": "f", "arguments": {"x',
+        '{"name": "',
+        "```json\n" + F[:-3],
+    ],
+)
+def test_what_the_length_limit_cuts_off_while_it_can_only_become_a_call_is_a_truncated_one(text: str) -> None:
+    for cut in range(len(text)):
+        got = parse(get("generic"), "So:\n" + text, (cut,), tools=TOOLS, truncated=True)
+        assert [(failed.raw, failed.error_type, failed.offset) for failed in got.failed] == [(text, "truncated", len(text))]
+        assert got.content == "So:\n"
+    assert parse(get("generic"), text, tools=TOOLS, truncated=False).content == text
+
+
+@pytest.mark.parametrize("text", ["[", "[{", "{", '{"x": 1, ', '{"name": "unheard_of", "argu', "```json\n", '[{"x', '{"na'])
+def test_what_is_cut_off_and_may_be_anything_is_content(text: str) -> None:
+    assert parse(get("generic"), text, tools=TOOLS, truncated=True).content == text

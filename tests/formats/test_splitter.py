@@ -228,6 +228,14 @@ def test_a_call_that_is_cut_off(family: str, text: str) -> None:
     assert got.content == "A"
 
 
+def test_most_of_an_opening_marker_that_is_cut_off() -> None:
+    for cut in range(8):
+        got = parse(get("hermes"), "A <tool_c", (cut,), truncated=True)
+        assert [(failed.raw, failed.error_type) for failed in got.failed] == [("<tool_c", "truncated")]
+    assert parse(get("hermes"), "A <tool_c", truncated=False).content == "A <tool_c"
+    assert parse(get("hermes"), "A <to", truncated=True).content == "A <to"
+
+
 def test_an_opening_marker_that_no_call_follows_is_text() -> None:
     text = "Write <tool_call> and then " + "words " * 80
     assert parse(get("hermes"), text, tools=TOOLS).content == text

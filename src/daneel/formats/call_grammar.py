@@ -4,49 +4,75 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from daneel.formats.base import Tool
 from daneel.formats.syntax import CallSyntax
 from daneel.formats.validate import normalise_schema
 
 
+@dataclass(frozen=True, slots=True)
+class CallLayout:
+    """What stands around calls: Lark terms ("" = nothing), and the pads, which are text at a call's start and end."""
+
+    before: str = ""
+    call_open: str = ""
+    open_pad: str = ""
+    close_pad: str = ""
+    call_close: str = ""
+    separator: str = ""
+    after: str = ""
+
+
+ARRAY_LAYOUT = CallLayout(before='"["', separator='", "', after='"]"')
+"""One JSON array that holds all calls."""
+
+
+def marked_layout(family: str, call: CallSyntax, marker: Callable[[str], str]) -> CallLayout:
+    """Each call between its markers. `ValueError` when the family's arguments have no decoding grammar yet."""
+    if call.grammar != "json":
+        raise ValueError(f"the format {family} has no decoding grammar yet")
+    return CallLayout(
+        call_open=marker(call.open),
+        open_pad=call.open_pad,
+        close_pad=call.close_pad,
+        call_close=marker(call.close),
+        separator=_quote(call.separator) if call.separator else "",
+    )
+
+
 def lark_grammar(
-    family: str,
-    call: CallSyntax,
-    tools: Sequence[Tool],
-    *,
-    choice: str,
-    parallel: bool,
-    marker: Callable[[str], str],
-    reasoning_close: str | None = None,
+    layout: CallLayout, tools: Sequence[Tool], *, choice: str, parallel: bool, reasoning_close: str | None = None
 ) -> str:
     """Lark text that admits one call, or with `parallel` several, and nothing else.
 
-    `reasoning_close`: the prompt left a reasoning block open; its text comes first, up to this marker.
+    `reasoning_close`: the prompt left a reasoning block open; its text comes first, up to this Lark term.
+    `ValueError` when no tool is given, or `choice` names none.
     """
-    if call.grammar != "json":
-        raise ValueError(f"the format {family} has no decoding grammar yet")
     chosen = [tool for tool in tools if choice in ("required", tool.name)]
     if not chosen:
         raise ValueError(f"no tool is called {choice!r}" if tools else "no tools are given")
-    rules = ["start: " + _sequence(call, parallel=parallel, reasoning=reasoning_close is not None)]
-    if reasoning_close is not None:
-        rules.append(f"reasoning: /(.|\\n)*/ {marker(reasoning_close)} /\\n*/")
+    calls = f"call ({layout.separator} call)*" if parallel else "call"
+    start = _join("reasoning" if reasoning_close else "", layout.before, calls, layout.after)
+    rules = [f"start: {start}", *(_reasoning(reasoning_close) if reasoning_close else [])]
     rules.append("call: " + " | ".join(f"call_{number}" for number in range(len(chosen))))
     for number, tool in enumerate(chosen):
-        opening = f'{call.open_pad}{{"name": {json.dumps(tool.name, ensure_ascii=False)}, "arguments": '
-        rules.append(
-            f"call_{number}: {marker(call.open)} {_quote(opening)} arguments_{number} "
-            f"{_quote('}' + call.close_pad)} {marker(call.close)}"
-        )
+        opening = _quote(f'{layout.open_pad}{{"name": {_quote(tool.name)}, "arguments": ')
+        closing = _quote("}" + layout.close_pad)
+        rules.append(f"call_{number}: {_join(layout.call_open, opening, f'arguments_{number}', closing, layout.call_close)}")
         rules.append(f"arguments_{number}: %json {json.dumps(_object_schema(tool), ensure_ascii=False)}")
     return "%llguidance {}\n" + "\n".join(rules) + "\n"
 
 
-def _sequence(call: CallSyntax, *, parallel: bool, reasoning: bool) -> str:
-    separator = f"{_quote(call.separator)} " if call.separator else ""
-    calls = f"call ({separator}call)*" if parallel else "call"
-    return f"reasoning {calls}" if reasoning else calls
+def _reasoning(close: str) -> list[str]:
+    """Any text up to the closing marker. A special token cannot be part of text; a quoted marker must end it at once."""
+    if close.startswith('"'):
+        return ["reasoning: thought /\\n*/", f"thought[suffix={close}]: /(.|\\n)*/"]
+    return [f"reasoning: /(.|\\n)*/ {close} /\\n*/"]
+
+
+def _join(*terms: str) -> str:
+    return " ".join(term for term in terms if term)
 
 
 def _quote(text: str) -> str:

@@ -22,6 +22,9 @@ LOOK_AHEAD = 256
 """Characters held back behind an opening marker without a call, or a complete body without its closing marker, to see whether
 a closing marker follows (then the call failed) or not (then it is text)."""
 
+MIN_OPENING = 4
+"""Characters of an opening marker, and at least half of it, that count as a call when the length limit cuts them off."""
+
 PROGRESS_CHARS = 16
 """Progress is told about this often: per token would cost more than the scan."""
 
@@ -228,6 +231,17 @@ class CallReader:
             end = len(raw) if number == len(items) - 1 else body_at + item.end
             self._report_one(self._checked(item), raw[start:end], raw_start + start, body_at - start)
             start = end
+
+    def is_opening(self, size: int) -> bool:
+        """Whether the last `size` characters are so much of an opening marker that they can hardly be anything else."""
+        opening = self._markers.call.open
+        return size >= MIN_OPENING and 2 * size >= len(opening) and opening.startswith(self._buffer.text[-size:])
+
+    def report_truncated(self, name: str | None, raw: str, start: int, expected: str) -> None:
+        """Report text that the length limit cut off before its call could be read."""
+        message = f"the text ends where {expected} should follow"
+        span = Span("failed", start, start + len(raw))
+        self._out.call(FailedCallEvent(name, raw, "truncated", message, len(raw), span))
 
     def _report_one(self, item: ScannedCall | ScannedFailure, raw: str, start: int, body_at: int) -> None:
         if isinstance(item, ScannedFailure):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from daneel.formats.base import Parser, Tool
-from daneel.formats.call_grammar import lark_grammar
+from daneel.formats.call_grammar import ARRAY_LAYOUT, lark_grammar, marked_layout
 from daneel.formats.gemma_args import GemmaGrammar
 from daneel.formats.json_args import JsonGrammar
 from daneel.formats.markers import Markers
@@ -29,8 +29,10 @@ class Family:
 
     `evidence` / `counter_evidence`: texts a template of the family holds all / none of. `result_style` and `plain`: how
     results are told by default, and how plainly. `content_before_calls`: the template writes an assistant message's content
-    before its calls. `failed_result_role`: `"tool"` if a tool message without a call before it is rendered. `tool_prompt`,
-    `result_text`: what stands for tools and results where the template has no words for them.
+    before its calls; if not, the content gets a message of its own with the role `split_role`. `failed_result_role`:
+    `"tool"` if a tool message without a call before it is rendered. `own_tool_prompt`: the template has words for tools, but
+    these models do better with `tool_prompt`, which is for templates without. `text_calls`, `result_text`: how calls and
+    results are written where the template has no words for them.
     """
 
     name: str
@@ -43,8 +45,11 @@ class Family:
     result_style: Literal["native", "plain"] = "native"
     plain: PlainStyle = field(default_factory=PlainStyle)
     content_before_calls: bool = True
+    split_role: Literal["assistant", "model"] = "assistant"
     failed_result_role: Literal["tool", "user"] = "tool"
+    own_tool_prompt: bool = False
     tool_prompt: str = TOOL_PROMPT
+    text_calls: Literal["marked", "array"] = "marked"
     result_text: str = "<tool_response>\n{name}: {value}\n</tool_response>"
     quirks: tuple[str, ...] = ()
 
@@ -69,7 +74,14 @@ class Family:
         """
         toolset = tools if isinstance(tools, ToolSet) else ToolSet(tools)
         markers = Markers.of(self.call, self.reasoning, (*self.stop_markers, *self.control_markers))
-        return Splitter(markers, self.grammar, toolset, starts_in_reasoning=starts_in_reasoning, rescue=rescue)
+        return Splitter(
+            markers,
+            self.grammar,
+            toolset,
+            starts_in_reasoning=starts_in_reasoning,
+            rescue=rescue,
+            own_array=self.text_calls == "array",
+        )
 
     def starts_in_reasoning(self, prompt: str) -> bool:
         """Whether the rendered prompt ends inside a reasoning block that it opened itself.
@@ -89,6 +101,12 @@ class Family:
         call = self.call
         return f"{call.open}{call.open_pad}{self.grammar.write(name, arguments)}{call.close_pad}{call.close}"
 
+    def write_text_calls(self, calls: Sequence[tuple[str, str]]) -> str:
+        """Calls, each with its arguments as JSON text, as they are written where the template has no words for them."""
+        if self.text_calls == "array":
+            return "[" + ", ".join(GRAMMARS["json"].write(name, arguments) for name, arguments in calls) + "]"
+        return self.call.separator.join(self.write_call(name, arguments) for name, arguments in calls)
+
     def call_grammar(
         self,
         tools: Sequence[Tool],
@@ -104,6 +122,6 @@ class Family:
         `ValueError` when the family has no decoding grammar yet, no tool is given, or `choice` names none.
         """
         reasoning_close = self.reasoning.close if self.reasoning and starts_in_reasoning else None
-        return lark_grammar(
-            self.name, self.call, tools, choice=choice, parallel=parallel, marker=marker, reasoning_close=reasoning_close
-        )
+        layout = ARRAY_LAYOUT if self.text_calls == "array" else marked_layout(self.name, self.call, marker)
+        reasoning = marker(reasoning_close) if reasoning_close else None
+        return lark_grammar(layout, tools, choice=choice, parallel=parallel, reasoning_close=reasoning)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Any, Literal
 
 from daneel.formats.base import Tool
@@ -29,34 +30,43 @@ def for_template(
     results = [dict(message) for message in messages]
     if style == "plain":
         results = _plain(results, family)
-    as_text = not template_knows_tools
-    rendered: list[Message] = []
+    rendered = _Rendered(family, as_text=not template_knows_tools)
     for message in results:
-        if message["role"] == "assistant":
-            rendered.extend(_assistant(message, family, as_text=as_text))
-        elif message["role"] == "tool":
-            _append_result(rendered, message, family, as_text=as_text)
-        else:
-            rendered.append(message)
-    for message in rendered:
-        message.pop("_results", None)
-    if tools and as_text:
-        _add_system(rendered, tool_prompt(tools, family))
-    return rendered
+        rendered.add(message)
+    rendered.end_results()
+    if tools and not template_knows_tools:
+        _add_system(rendered.messages, tool_prompt(tools, family))
+    return rendered.messages
 
 
 def tool_prompt(tools: Sequence[Tool], family: Family) -> str:
     """What a model is told of its tools when its template has no words for it."""
-    lines = [_describe(tool) for tool in tools]
-    call = family.call
-    example = f'{call.open}{call.open_pad}{{"name": NAME, "arguments": {{ARGUMENT: VALUE}}}}{call.close_pad}{call.close}'
-    return family.tool_prompt.format(tools="\n".join(lines), example=example)
+    return family.tool_prompt.format(tools="\n".join(_describe(tool) for tool in tools))
 
 
 def _describe(tool: Tool) -> str:
-    properties = tool.parameters.get("properties") if isinstance(tool.parameters, dict) else None
-    described = {"name": tool.name, "description": tool.description}
-    return json.dumps({**described, "parameters": properties or {}}, ensure_ascii=False)
+    """`- name(argument: type, optional?: type): description`, then a line for each argument that is described."""
+    schema = tool.parameters if isinstance(tool.parameters, dict) else {}
+    properties = schema.get("properties")
+    required = schema.get("required")
+    arguments: list[str] = []
+    lines: list[str] = []
+    for name, given in properties.items() if isinstance(properties, dict) else ():
+        declared = given if isinstance(given, dict) else {}
+        optional = "" if isinstance(required, list) and name in required else "?"
+        arguments.append(f"{name}{optional}: {_type_name(declared)}")
+        if declared.get("description"):
+            lines.append(f"  {name}: {declared['description']}")
+    first = f"- {tool.name}({', '.join(arguments)})" + (f": {tool.description}" if tool.description else "")
+    return "\n".join([first, *lines])
+
+
+def _type_name(schema: Message) -> str:
+    choices = schema.get("enum")
+    if isinstance(choices, list):
+        return " or ".join(_dumps(choice) for choice in choices)
+    kind = schema.get("type", "any")
+    return " or ".join(str(item) for item in kind) if isinstance(kind, list) else str(kind)
 
 
 def _add_system(messages: list[Message], text: str) -> None:
@@ -67,52 +77,92 @@ def _add_system(messages: list[Message], text: str) -> None:
         messages.insert(0, {"role": "system", "content": text})
 
 
-def _assistant(message: Message, family: Family, *, as_text: bool) -> list[Message]:
-    calls, failed = message.pop("tool_calls", []), message.pop("failed_tool_calls", [])
-    reasoning = message.get("reasoning")
-    if reasoning:
-        message["reasoning_content"] = reasoning
-    if not calls and not failed:
-        return [message]
-    if as_text or (failed and family.failed_result_role == "tool"):
-        written = [family.write_call(call["function"]["name"], _dumps(call["function"]["arguments"])) for call in calls]
-        for call in sorted(failed, key=lambda item: int(item["position"])):
-            written.insert(call["position"], call["raw"])
-        message["content"] = _with_calls(message["content"], written, family)
-        return [message]
-    message["content"] = _with_calls(message["content"], [call["raw"] for call in failed], family)
-    if not calls:
-        return [message]
-    if not family.content_before_calls and message["content"].strip():
-        # the family's template would write the content behind the results
-        return [message, {"role": "assistant", "content": "", "tool_calls": calls}]
-    separator = family.call.separator
-    if separator and message["content"].endswith(separator):
-        message["content"] = message["content"][: -len(separator)]
-    return [{**message, "tool_calls": calls}]
+class _Rendered:
+    """Messages as the template must see them, made one after the other."""
+
+    def __init__(self, family: Family, *, as_text: bool) -> None:
+        self.messages: list[Message] = []
+        self._family = family
+        self._as_text = as_text
+        self._call_ids: set[str] = set()
+        self._told: list[str] = []  # results that no `tool` message can carry
+
+    def add(self, message: Message) -> None:
+        if message["role"] == "tool":
+            self._result(message)
+            return
+        self.end_results()
+        if message["role"] == "assistant":
+            self._assistant(message)
+        else:
+            self.messages.append(message)
+
+    def end_results(self) -> None:
+        """Templates look for results right behind the calls, so what is told otherwise comes behind all of them."""
+        if self._told:
+            self.messages.append({"role": "user", "content": "\n".join(self._told)})
+            self._told = []
+
+    def _result(self, message: Message) -> None:
+        family = self._family
+        if not self._as_text and (family.failed_result_role == "tool" or message["tool_call_id"] in self._call_ids):
+            self.messages.append(message)
+        else:
+            self._told.append(family.result_text.format(name=message["name"], value=message["content"]))
+
+    def _assistant(self, message: Message) -> None:
+        family = self._family
+        calls, failed = message.pop("tool_calls", []), message.pop("failed_tool_calls", [])
+        if message.get("reasoning"):
+            message["reasoning_content"] = message["reasoning"]
+        if self._as_text or (failed and family.failed_result_role == "tool"):
+            message["content"] = _append(message["content"], _written(calls, failed, family, as_text=self._as_text), family)
+            calls = []
+        elif failed:
+            message["content"] = _append(message["content"], [call["raw"] for call in failed], family)
+        if not calls:
+            self.messages.append(message)
+            return
+        self._call_ids.update(call["id"] for call in calls)
+        if not family.content_before_calls and message["content"].strip():
+            self._split(message, calls)
+            return
+        separator = family.call.separator
+        if separator and message["content"].endswith(separator):
+            message["content"] = message["content"][: -len(separator)]
+        self.messages.append({**message, "tool_calls": calls})
+
+    def _split(self, message: Message, calls: list[Message]) -> None:
+        """Content and calls as two messages: the template would write the content behind the results."""
+        second: Message = {"role": "assistant", "content": "", "tool_calls": calls}
+        if self._family.split_role != "assistant":
+            for key in ("reasoning", "reasoning_content"):
+                if key in message:
+                    second[key] = message.pop(key)
+        self.messages += [{**message, "role": self._family.split_role}, second]
 
 
-def _with_calls(content: str, written: list[str], family: Family) -> str:
+def _written(calls: list[Message], failed: list[Message], family: Family, *, as_text: bool) -> list[str]:
+    """Calls as text, the failed ones at their positions; neighbouring good ones together."""
+    pieces: list[tuple[str, str] | str] = [(call["function"]["name"], _dumps(call["function"]["arguments"])) for call in calls]
+    for call in sorted(failed, key=lambda item: int(item["position"])):
+        pieces.insert(call["position"], call["raw"])
+    texts: list[str] = []
+    for is_raw, group in groupby(pieces, key=lambda piece: isinstance(piece, str)):
+        if is_raw:
+            texts += [str(piece) for piece in group]
+            continue
+        together = [piece for piece in group if isinstance(piece, tuple)]
+        texts += [family.write_text_calls(together)] if as_text else [family.write_call(*piece) for piece in together]
+    return texts
+
+
+def _append(content: str, texts: list[str], family: Family) -> str:
     separator = family.call.separator
-    text = separator.join(written)
-    if not content or not text:
+    text = separator.join(texts)
+    if not content or not text or not separator or content.endswith(separator):
         return content + text
-    return content + text if not separator or content.endswith(separator) else content + separator + text
-
-
-def _append_result(rendered: list[Message], message: Message, family: Family, *, as_text: bool) -> None:
-    """A result: the template's own `tool` message where it has one, else part of a user message."""
-    answers_failed = not any(
-        call["id"] == message["tool_call_id"] for earlier in rendered for call in earlier.get("tool_calls", ())
-    )
-    if not as_text and (family.failed_result_role == "tool" or not answers_failed):
-        rendered.append(message)
-        return
-    text = family.result_text.format(name=message["name"], value=message["content"])
-    if rendered and rendered[-1].get("_results"):
-        rendered[-1]["content"] += "\n" + text
-    else:
-        rendered.append({"role": "user", "content": text, "_results": True})
+    return content + separator + text
 
 
 def _plain(messages: list[Message], family: Family) -> list[Message]:

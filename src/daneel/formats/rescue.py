@@ -1,7 +1,8 @@
 """Calls written without markers: bare JSON at the start of a line, or JSON in a code fence.
 
 Only what is certain is taken: an object (or an array of objects) with a declared tool's name and arguments that satisfy its
-schema, and no other keys. A candidate is given up at the first character that cannot belong to one.
+schema, and no other keys. A candidate is given up at the first character that cannot belong to one. What the length limit
+cuts off while it can only become a call is a truncated one.
 """
 
 from __future__ import annotations
@@ -35,6 +36,26 @@ class _StrictScanner(JsonCallScanner):
         if self._is_member(depth) and key not in _KEYS:
             self._fail("no key of a call", start)
 
+    @property
+    def in_call(self) -> bool:
+        """Inside an object that may be a call."""
+        closers = self._closers
+        return closers[:1] == ["}"] or closers[:2] == ["]", "}"]
+
+    @property
+    def key_read(self) -> bool:
+        return self._open is not None
+
+    @property
+    def may_be_key(self) -> bool:
+        """In an array, a key is being read, and what there is of it begins one of a call."""
+        return (
+            self._closers[:1] == ["]"]
+            and self._is_key
+            and self._state == "string"
+            and any(key.startswith("".join(self._token)) for key in _KEYS)
+        )
+
     def on_value(self, depth: int, start: int, end: int, kind: str, text: str | None) -> None:
         super().on_value(depth, start, end, kind, text)
         if self._is_member(depth) and self._key[0] == "name" and not (kind == '"' and self._tools.declared(self.name or "")):
@@ -42,10 +63,14 @@ class _StrictScanner(JsonCallScanner):
 
 
 class Candidate:
-    """One candidate, fed from its first character. `kind` is the repair it will be listed as."""
+    """One candidate, fed from its first character. `kind` is the repair it will be listed as.
 
-    def __init__(self, tools: ToolSet, *, fenced: bool) -> None:
+    `own_array`: a bare array is how the family writes calls, so it is no repair.
+    """
+
+    def __init__(self, tools: ToolSet, *, fenced: bool, own_array: bool = False) -> None:
         self.kind = "fenced_json" if fenced else "bare_json"
+        self._own_array = own_array and not fenced
         self.verdict: Verdict = "open"
         self.calls: list[ScannedCall] = []
         self._tools = tools
@@ -74,6 +99,19 @@ class Candidate:
         if self.verdict == "open":
             complete = self._state == "between" and self.calls and not self._head.strip("`")
             self.verdict = "call" if complete else "text"
+
+    def cut_off(self) -> str | None:
+        """For a candidate that is still open: what should follow, if it can only become a call; `None` if it is text."""
+        scanner = self._scanner
+        if self.verdict != "open" or self._state != "value" or scanner.error is not None:
+            return None
+        started = scanner.in_call and (scanner.key_read or (self._own_array and scanner.may_be_key))
+        return scanner.expected if started else None
+
+    @property
+    def name(self) -> str | None:
+        """The name of the call that is being read, once known."""
+        return self._scanner.name
 
     def _read_head(self, text: str, pos: int) -> int:
         """The opening fence and its info string, up to the first bracket."""
@@ -133,9 +171,10 @@ class Candidate:
             if not certain or not isinstance(item, ScannedCall):
                 self.verdict = "text"
                 return
-            repairs = tuple(repair for repair in item.repairs if repair == "string_arguments")
+            repairs = [] if self._own_array and self._scanner.is_array else [self.kind]
+            repairs += [repair for repair in item.repairs if repair == "string_arguments"]
             end = self._value_start + item.end
-            self.calls.append(ScannedCall(item.name, item.arguments, end, (self.kind, *repairs), item.call_id))
+            self.calls.append(ScannedCall(item.name, item.arguments, end, tuple(repairs), item.call_id))
         if self.kind == "bare_json":
             self.verdict = "call"
         else:

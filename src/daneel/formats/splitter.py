@@ -26,8 +26,16 @@ class Splitter:
     """
 
     def __init__(
-        self, markers: Markers, grammar: ArgumentGrammar, tools: ToolSet, *, starts_in_reasoning: bool, rescue: bool
+        self,
+        markers: Markers,
+        grammar: ArgumentGrammar,
+        tools: ToolSet,
+        *,
+        starts_in_reasoning: bool,
+        rescue: bool,
+        own_array: bool = False,
     ) -> None:
+        self._own_array = own_array
         self._markers = markers
         self._tools = tools
         self._rescue = rescue and bool(tools.tools)
@@ -162,8 +170,13 @@ class Splitter:
         found_in = markers.held if out.holding else markers.content_rescue if self._rescue else markers.content
         found = found_in.search(buffer.text, buffer.pos)
         if found is None:
-            waiting = 0 if buffer.final else found_in.partial(buffer.text, buffer.pos)
+            waiting = found_in.partial(buffer.text, buffer.pos)
+            if buffer.final and not (buffer.truncated and self._calls.is_opening(waiting)):
+                waiting = 0
             self._pass_content(len(buffer.text) - waiting)
+            if buffer.final and waiting:
+                start = buffer.offset
+                self._calls.report_truncated(None, buffer.take(len(buffer.text)), start, "the rest of the opening marker")
             return False
         start, end, role = found
         self._pass_content(start)
@@ -215,7 +228,7 @@ class Splitter:
                 self._in_fence = False
                 self._pass_content(at + len(FENCE))
             return "no"
-        self._candidate = Candidate(self._tools, fenced=fenced)
+        self._candidate = Candidate(self._tools, fenced=fenced, own_array=self._own_array)
         self._candidate_raw, self._candidate_start = [], buffer.offset
         self._state = self._read_candidate
         return "opened"
@@ -223,6 +236,12 @@ class Splitter:
     def _read_candidate(self) -> bool:
         buffer, candidate = self._buffer, self._candidate
         self._candidate_raw.append(buffer.take(candidate.feed(buffer.text, buffer.pos)))
+        expected = candidate.cut_off() if buffer.truncated else None
+        if expected is not None:
+            raw = "".join(self._candidate_raw)
+            self._calls.report_truncated(candidate.name, raw, self._candidate_start, expected)
+            self._state = self._content
+            return False
         if buffer.final:
             candidate.finish()
         if candidate.verdict == "open":

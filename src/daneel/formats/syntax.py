@@ -8,10 +8,11 @@ from typing import Literal
 TOOL_PROMPT = """You can use these tools:
 {tools}
 
-To use a tool, write its name and arguments like this, and nothing else:
-{example}
-You will then get its result. Use tools only when they help; answer in plain words when you know the answer."""
-"""Written for very small models: short sentences, one example. `{tools}`: one JSON object per line."""
+To use tools, reply with a JSON array holding every call you need, and nothing else:
+[{{"name": "<tool name>", "arguments": {{<arguments>}}}}, ...]
+
+You then get the results and answer the user."""
+"""Written for very small models: one short line per tool, and one array, which makes them plan all calls at once."""
 
 
 @dataclass(frozen=True, slots=True)
