@@ -69,13 +69,15 @@ def test_a_model_whose_template_knows_no_tools_is_told_of_them_in_words(url: str
     assert "Get current date" in ask(url, tools=TOOLS, max_tokens=1)["daneel"]["prompt_text"]
 
 
-def test_max_tokens_inside_a_forced_call(url: str) -> None:
-    choice = ask(url, tools=TOOLS, tool_choice="required", max_tokens=8)["choices"][0]
+@pytest.mark.parametrize("max_tokens", [4, 8])
+def test_max_tokens_inside_a_forced_call(url: str, max_tokens: int) -> None:
+    reply = ask(url, tools=TOOLS, tool_choice="required", max_tokens=max_tokens)
+    choice = reply["choices"][0]
     assert choice["finish_reason"] == "length"
     [failed] = choice["message"]["failed_tool_calls"]
     assert failed["error"]["type"] == "truncated"
-    assert failed["raw"].startswith("<tool_call>\n")
-    assert failed["token_span"] == [0, 8]
+    assert failed["raw"] == reply["daneel"]["raw_text"] == choice["message"]["content"]
+    assert failed["token_span"] == [0, max_tokens]
 
 
 def test_a_stop_string_split_over_tokens(url: str) -> None:

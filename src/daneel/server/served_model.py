@@ -18,8 +18,8 @@ from daneel.server.template import TemplateRenderer, check_template
 from daneel.wire.requests import ReasoningField
 
 PLAIN_TEMPLATE = (
-    "{% for message in messages %}{{ '<|im_start|>' + message.role + '\\n' + (message.content or '') + '<|im_end|>\\n' }}{% endfor %}"
-    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
+    "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content or '' }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 """ChatML, for a model whose file holds no template: what most such models were tuned on."""
 
