@@ -193,7 +193,7 @@ def _text(index: int, field: str, value: Any) -> str:
         kind = part.get("type", "text" if "text" in part else None) if isinstance(part, dict) else None
         if kind == "refusal" and isinstance(part.get("refusal"), str):
             texts.append(part["refusal"])
-        elif kind in _TEXT_PARTS and isinstance(part.get("text"), str):
+        elif isinstance(kind, str) and kind in _TEXT_PARTS and isinstance(part.get("text"), str):
             texts.append(part["text"])
         else:
             what = f"a part of type {_shown(kind)}" if kind else _kind(part)
