@@ -36,7 +36,7 @@ def test_a_special_token_is_named_by_id_and_text_is_quoted() -> None:
 @pytest.mark.parametrize("choice", ["required", "weather"])
 def test_every_familys_call_grammar_compiles(name: str, choice: str) -> None:
     grammar = call_grammar(registry.get(name), TOOLS, choice=choice, parallel=True, info=INFO)
-    assert "<[" in grammar
+    assert ("<[" in grammar) == (name == "hermes")  # the generic format writes an array, without markers
 
 
 @pytest.mark.parametrize(

@@ -79,6 +79,10 @@ def _quote(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
+_SPACING = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+"""How the arguments are spaced. Where white space is free, small models write it without end."""
+
+
 def _object_schema(tool: Tool) -> object:
     schema = normalise_schema(tool.parameters) if tool.parameters else {}
-    return {"type": "object", **schema}
+    return {"type": "object", **schema, "x-guidance": _SPACING}

@@ -1,0 +1,269 @@
+"""Histories as people have them, and as templates must see them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from daneel.formats.base import Tool
+from daneel.formats.history import HistoryError, check, for_template
+from daneel.formats.registry import detect, get
+
+Message = dict[str, Any]
+TOOLS = [
+    Tool("now", "Get the time."),
+    Tool(
+        "find",
+        parameters={
+            "properties": {
+                "text": {"type": "string", "description": "What to look for."},
+                "kind": {"enum": ["a", 1]},
+                "n": {"type": ["integer", "null"]},
+            },
+            "required": ["text"],
+        },
+    ),
+]
+
+
+def _call(name: str, arguments: Any = "{}", call_id: str | None = "c1") -> Message:
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def _template(messages: list[Message], family: str = "hermes", **how: Any) -> list[Message]:
+    how = {"tools": (), "style": "native", "template_knows_tools": True, **how}
+    return for_template(check(messages), family=get(family), **how)
+
+
+ASKED = {"role": "user", "content": "What time?"}
+CALLED = {"role": "assistant", "content": "I look.", "tool_calls": [_call("now"), _call("find", '{"text": "x"}', "c2")]}
+RESULTS = [{"role": "tool", "tool_call_id": "c1", "content": "12:00"}, {"role": "tool", "tool_call_id": "c2", "content": None}]
+FAILED = {
+    "role": "assistant",
+    "content": None,
+    "tool_calls": [_call("now")],
+    "failed_tool_calls": [{"id": "f1", "position": 0, "raw": "<RAW>", "name": None}],
+}
+FAILED_RESULTS = [
+    {"role": "tool", "tool_call_id": "f1", "content": "not read"},
+    {"role": "tool", "tool_call_id": "c1", "content": "12:00"},
+]
+
+
+def test_roles_and_content_as_people_have_them() -> None:
+    parts = [{"type": "text", "text": "a"}, {"type": "input_text", "text": "b"}, "c"]
+    got = check(
+        [
+            {"role": "developer", "content": "s"},
+            {"role": "user", "content": parts, "name": "kept"},
+            {"role": "model", "content": None, "reasoning_content": "why"},
+            {"role": "function", "name": "now", "content": {"time": 12}},
+        ]
+    )
+    assert got == [
+        {"role": "system", "content": "s"},
+        {"role": "user", "content": "abc", "name": "kept"},
+        {"role": "assistant", "content": "", "reasoning": "why"},
+        {"role": "tool", "name": "now", "content": '{"time": 12}', "tool_call_id": ""},
+    ]
+
+
+@pytest.mark.parametrize("arguments", ['{"text": "x"}', {"text": "x"}])
+def test_arguments_become_objects(arguments: Any) -> None:
+    (message,) = check([{"role": "assistant", "tool_calls": [_call("find", arguments, None)]}])
+    assert message["tool_calls"] == [_call("find", {"text": "x"}, "call_0_0")]
+    (old,) = check([{"role": "assistant", "function_call": {"name": "find", "arguments": arguments}}])
+    assert old["tool_calls"] == message["tool_calls"]
+
+
+def test_googles_results_become_tool_messages() -> None:
+    responses = [
+        {"name": "find", "response": {"found": 1}},
+        {"name": "now", "response": "12"},
+        {"name": "other", "response": None},
+    ]
+    got = check([{"role": "model", "tool_calls": [_call("now"), _call("find", None, "c2")], "tool_responses": responses}])
+    assert [(message["tool_call_id"], message["name"], message["content"]) for message in got[1:]] == [
+        ("c2", "find", '{"found": 1}'),
+        ("c1", "now", "12"),
+        ("", "other", ""),
+    ]
+    assert "tool_responses" not in got[0]
+
+
+@pytest.mark.parametrize(
+    ("message", "field", "says"),
+    [
+        ("hello", "", "an object"),
+        ({"role": "narrator", "content": "x"}, "role", "'narrator'"),
+        ({"content": "x"}, "role", "None"),
+        ({"role": "user", "content": 5}, "content", "a number"),
+        ({"role": "user", "content": [{"type": "image_url", "image_url": {}}]}, "content[0]", "'image_url'"),
+        ({"role": "assistant", "tool_calls": {}}, "tool_calls", "a list"),
+        ({"role": "assistant", "tool_calls": [5]}, "tool_calls[0]", "a number"),
+        ({"role": "assistant", "tool_calls": [_call("")]}, "tool_calls[0].function.name", "a name"),
+        ({"role": "assistant", "tool_calls": [_call("f", "{")]}, "tool_calls[0].function.arguments", "not JSON"),
+        ({"role": "assistant", "tool_calls": [_call("f", "[]")]}, "tool_calls[0].function.arguments", "a list"),
+        ({"role": "assistant", "tool_calls": [_call("f", '{"x": NaN}')]}, "tool_calls[0].function.arguments", "NaN"),
+        ({"role": "assistant", "tool_calls": [_call("f", '{"x": 1e999}')]}, "tool_calls[0].function.arguments", "range"),
+        ({"role": "assistant", "reasoning": 5}, "reasoning", "a number"),
+        ({"role": "assistant", "failed_tool_calls": [{}]}, "failed_tool_calls[0].raw", "null"),
+        ({"role": "assistant", "failed_tool_calls": [{"raw": "x", "position": -1}]}, "failed_tool_calls[0].position", "-1"),
+        ({"role": "tool", "tool_call_id": 5}, "tool_call_id", "a number"),
+    ],
+)
+def test_what_cannot_be_used_names_message_and_field(message: Any, field: str, says: str) -> None:
+    with pytest.raises(HistoryError) as caught:
+        check([ASKED, message])
+    assert (caught.value.index, caught.value.field) == (1, field)
+    assert says in caught.value.message
+    assert str(caught.value).startswith("messages[1]")
+
+
+json_values = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=5)),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=5), inner, max_size=3)),
+    max_leaves=5,
+)
+fields = [
+    "role",
+    "content",
+    "tool_calls",
+    "failed_tool_calls",
+    "tool_responses",
+    "tool_call_id",
+    "name",
+    "reasoning",
+    "function_call",
+]
+
+
+@given(
+    messages=st.lists(st.one_of(json_values, st.dictionaries(st.sampled_from(fields), json_values)), max_size=3),
+    role=st.sampled_from(["assistant", "tool"]),
+)
+def test_any_json_is_either_read_or_refused(messages: list[Any], role: str) -> None:
+    messages = [{**message, "role": role} if isinstance(message, dict) else message for message in messages]
+    try:
+        checked = check(messages)
+    except HistoryError:
+        return
+    for knows in (True, False):
+        for style in ("native", "plain"):
+            for message in for_template(checked, family=get("hermes"), tools=TOOLS, style=style, template_knows_tools=knows):
+                assert isinstance(message["content"], str)
+
+
+def test_native_calls_stay_calls_and_reasoning_gets_the_field_templates_read() -> None:
+    got = _template([ASKED, {**CALLED, "content": "I look.\n", "reasoning": "R"}, *RESULTS])
+    assert (got[1]["content"], got[1]["reasoning_content"]) == ("I look.", "R")
+    assert got[1]["tool_calls"][1]["function"]["arguments"] == {"text": "x"}
+    assert [(message["name"], message["content"]) for message in got[2:]] == [("now", "12:00"), ("find", "")]
+
+
+def test_a_failed_call_stands_where_it_stood() -> None:
+    got = _template([ASKED, FAILED, *FAILED_RESULTS])
+    assert got[1] == {"role": "assistant", "content": '<RAW>\n<tool_call>\n{"name": "now", "arguments": {}}\n</tool_call>'}
+    assert [message["content"] for message in got[2:]] == ["not read", "12:00"]
+
+
+def test_where_only_calls_may_have_results_a_failed_one_is_answered_by_a_user_message_behind_them() -> None:
+    got = _template([ASKED, FAILED, *FAILED_RESULTS, {"role": "user", "content": "So?"}], "gemma4")
+    assert [(message["role"], message["content"]) for message in got[1:]] == [
+        ("assistant", "<RAW>"),
+        ("assistant", ""),
+        ("tool", "12:00"),
+        ("user", "<tool_response>\nunknown: not read\n</tool_response>"),
+        ("user", "So?"),
+    ]
+
+
+def test_plain_results_are_one_message_with_the_question_again() -> None:
+    again = {"role": "assistant", "content": "", "tool_calls": [_call("now", "{}", "c3")]}
+    result = {"role": "tool", "tool_call_id": "c3", "content": "12:01"}
+    got = _template([ASKED, CALLED, *RESULTS, again, result], "generic", style="plain")
+    assert [(message["role"], message["content"]) for message in got] == [
+        ("user", "What time?"),
+        ("assistant", "I look."),
+        ("user", "Tool results:\nnow: 12:00\nfind: \nnow: 12:01\nWhat time?"),
+    ]
+    assert all("tool_calls" not in message for message in got)
+
+
+def test_plain_results_belong_to_the_question_they_answer() -> None:
+    answer = {"role": "assistant", "content": "Noon."}
+    got = _template([ASKED, CALLED, *RESULTS, answer, {"role": "user", "content": "Thanks"}], "generic", style="plain")
+    assert [message["role"] for message in got] == ["user", "assistant", "user", "assistant", "user"]
+    assert got[-1]["content"] == "Thanks"
+
+
+def test_a_template_without_tools_gets_them_in_the_system_message() -> None:
+    got = _template(
+        [{"role": "system", "content": "Be kind."}, ASKED, CALLED, *RESULTS], "generic", tools=TOOLS, template_knows_tools=False
+    )
+    assert [message["role"] for message in got] == ["system", "user", "assistant", "user"]
+    system = got[0]["content"]
+    assert system.startswith("Be kind.\n\n")
+    assert (
+        '- now(): Get the time.\n- find(text: string, kind?: "a" or 1, n?: integer or null)\n  text: What to look for.\n'
+        in system
+    )
+    assert '[{"name": "<tool name>", "arguments": {<arguments>}}, ...]' in system
+    assert got[2]["content"] == 'I look.\n[{"name": "now", "arguments": {}}, {"name": "find", "arguments": {"text": "x"}}]'
+    assert got[3]["content"] == "<tool_response>\nnow: 12:00\n</tool_response>\n<tool_response>\nfind: \n</tool_response>"
+    assert _template([ASKED], "generic", tools=TOOLS, template_knows_tools=False)[0]["role"] == "system"
+
+
+def test_the_checked_history_is_not_changed() -> None:
+    checked = check([ASKED, CALLED, *RESULTS, FAILED])
+    before = json.dumps(checked)
+    for style in ("native", "plain"):
+        for_template(checked, family=get("gemma4"), tools=TOOLS, style=style, template_knows_tools=False)
+    assert json.dumps(checked) == before
+
+
+def _render(source: str, messages: list[Message]) -> str:
+    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"])
+    environment.filters["tojson"] = lambda value, **_: json.dumps(value, ensure_ascii=False)
+    tools = [
+        {
+            "type": "function",
+            "function": {"name": "now", "description": "d", "parameters": {"type": "object", "properties": {}}},
+        }
+    ]
+    return environment.from_string(source).render(messages=messages, tools=tools, add_generation_prompt=True, bos_token="")
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        "Qwen-Qwen2.5-7B-Instruct.jinja",
+        "Qwen-Qwen3-0.6B.jinja",
+        "Qwen-QwQ-32B.jinja",
+        "google-gemma-4-31B-it.jinja",
+        "ollama__gemma4_31b_chat_template.jinja",
+        "ollama__gemma4_e2b_chat_template.jinja",
+    ],
+)
+@pytest.mark.parametrize("style", ["native", "plain"])
+def test_no_template_loses_or_reorders_anything(shared_dir: Path, file: str, style: Any) -> None:
+    source = (shared_dir / "templates" / file).read_text(encoding="utf-8")
+    family = detect(source)
+    told = {**FAILED, "content": "C1", "tool_calls": [_call("now"), _call("find", '{"text": "x"}', "c2")]}
+    history = check([{"role": "user", "content": "Q1"}, told, *FAILED_RESULTS, {**RESULTS[1], "content": "found"}])
+    text = _render(source, for_template(history, family=family, tools=TOOLS, style=style, template_knows_tools=True))
+    wanted = (
+        ["Q1", "C1", "<RAW>", "now", "find", "12:00", "found"] if style == "native" else ["Q1", "C1", "12:00", "found", "Q1"]
+    )
+    at = text.index("Q1")
+    for piece in wanted:
+        assert piece in text[at:], (piece, text)
+        at = text.index(piece, at)
+    assert text.count("not read") == 1
+    assert "<turn|>\n<|tool_call>" not in text  # a call outside any turn

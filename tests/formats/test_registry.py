@@ -1,0 +1,65 @@
+"""Which family a template belongs to, and what a family says of itself."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from daneel.errors import UserError
+from daneel.formats.registry import FAMILIES, detect, get
+
+
+def test_an_unknown_name_lists_what_there_is() -> None:
+    with pytest.raises(UserError, match="gemma4, generic, hermes"):
+        get("nonsense")
+
+
+@pytest.mark.parametrize("template", [None, "", "{% for message in messages %}{{ message.content }}{% endfor %}"])
+def test_a_template_without_evidence_is_generic(template: str | None) -> None:
+    assert detect(template).name == "generic"
+
+
+def test_detection_from_the_templates_themselves(shared_dir: Path) -> None:
+    folder = shared_dir / "templates"
+    names = {
+        "gemma4": "gemma4",
+        "hermes": "hermes",
+        "qwen2.5-hermes": "hermes",
+        "qwen3-hermes": "hermes",
+        "qwq (hermes)": "hermes",
+    }
+    others = {"bielik", "mimo"}  # the hermes format under other names
+    for entry in json.loads((folder / "manifest.json").read_text(encoding="utf-8")):
+        found = detect((folder / entry["file"]).read_text(encoding="utf-8")).name
+        expected = names.get(entry["family"], "hermes" if entry["family"] in others else "generic")
+        assert found == expected, entry["file"]
+
+
+@pytest.mark.parametrize(
+    ("name", "prompt", "inside"),
+    [
+        ("hermes", "<|im_start|>assistant\n<think>\n", True),
+        ("hermes", "<|im_start|>assistant\n<think>I'm", True),
+        ("hermes", "<|im_start|>assistant\n<think>\n\n</think>\n\n", False),
+        ("hermes", "<|im_start|>user\nWhat is <think>?<|im_end|>\n<|im_start|>assistant\n", False),
+        ("hermes", "<|im_start|>assistant\n", False),
+        ("gemma4", "<|turn>model\n<|channel>thought\n", True),
+        ("gemma4", "<|turn>model\n<|channel>thought\n<channel|>", False),
+        ("gemma4", "<|turn>model\n<|channel>thought\nI'm thinking<channel|>Hello, ", False),
+        ("generic", "Assistant: <think>\n", True),
+        ("generic", "User: What is <think>?\nAssistant:", False),
+    ],
+)
+def test_whether_the_prompt_opened_the_reasoning(name: str, prompt: str, inside: bool) -> None:
+    assert get(name).starts_in_reasoning(prompt) is inside
+
+
+def test_markers_are_all_texts_that_mean_something() -> None:
+    assert {"<|tool_call>", "<tool_call|>", "<turn|>", "<|tool_response>", "<|channel>", "<channel|>"} <= set(
+        get("gemma4").markers
+    )
+    for family in FAMILIES.values():
+        assert all(family.markers)
+        assert set(family.stop_markers) <= set(family.markers)
