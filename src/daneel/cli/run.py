@@ -29,7 +29,7 @@ def register(app: typer.Typer) -> None:
         file: Path = typer.Argument(..., help="A harness file."),
         prompt: str | None = typer.Argument(None, help="What the model is asked; or give --goal."),
         goal: str | None = typer.Option(None, help="A goal of the file: its prompt is asked, its check judges the run."),
-        harness: str | None = typer.Option(None, help="Which harness of the file; needed when it has several."),
+        harness: str | None = typer.Option(None, help="Which harness of the file; by default its first."),
         server: str | None = typer.Option(None, help=f"Base URL of a server  [default: {DEFAULT_SERVER}]"),
         serve: str | None = typer.Option(None, help="Start and stop a daneel server with this model instead."),
         model: str | None = typer.Option(None, help="Which of the server's models."),
@@ -47,6 +47,8 @@ def register(app: typer.Typer) -> None:
             changes = {"temperature": temperature, "max_turns": max_turns, "first_tool_choice": first_tool_choice}
             chosen = held.harness(harness).with_changes(**{name: value for name, value in changes.items() if value is not None})
             wanted = _goal_of(held, prompt, goal)
+            if harness is None and len(held.harnesses) > 1:
+                print(f"harness {chosen.name} of {', '.join(held.harnesses)}; --harness takes another", file=sys.stderr)
             client, url = connect(stack, server=server, serve=serve, model=model, key=key)
             view = RunView(_console(as_json), streams=not no_stream)
             labels = {"goal": wanted.name if wanted else None, "file": str(file), "server": url, "model": client.model}

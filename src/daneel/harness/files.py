@@ -24,16 +24,12 @@ class HarnessFile:
     goals: dict[str, Goal]
 
     def harness(self, name: str | None = None) -> Harness:
-        """The harness of this name, or the only one, or the one called `harness`. Raises UserError naming what there is."""
+        """The harness of this name; without one, the one called `harness`, or the first. UserError names what there is."""
         if name is not None:
             if name not in self.harnesses:
                 raise UserError(f"{self.path}: there is no harness {name}; it has {_listed(self.harnesses)}")
             return self.harnesses[name]
-        if len(self.harnesses) == 1:
-            return next(iter(self.harnesses.values()))
-        if "harness" in self.harnesses:
-            return self.harnesses["harness"]
-        raise UserError(f"{self.path}: holds several harnesses; say which with --harness: {_listed(self.harnesses)}")
+        return self.harnesses.get("harness") or next(iter(self.harnesses.values()))
 
     def goal(self, name: str) -> Goal:
         """The goal of this name. Raises UserError naming what there is."""
