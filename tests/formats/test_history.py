@@ -116,6 +116,7 @@ def test_googles_results_become_tool_messages() -> None:
         ({"role": "assistant", "failed_tool_calls": [{}]}, "failed_tool_calls[0].raw", "null"),
         ({"role": "assistant", "failed_tool_calls": [{"raw": "x", "position": -1}]}, "failed_tool_calls[0].position", "-1"),
         ({"role": "tool", "tool_call_id": 5}, "tool_call_id", "a number"),
+        ({"role": "user", "content": "x", "tool_calls": [_call("f")]}, "tool_calls", "user"),
     ],
 )
 def test_what_cannot_be_used_names_message_and_field(message: Any, field: str, says: str) -> None:

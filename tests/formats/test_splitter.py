@@ -26,6 +26,7 @@ PIECES = [
     '"', "\\", "```", "```json\n", "```\n", '{"name": "f", "arguments": {"x": 1}}', '{"name": "now", "arguments": {}}',
     '{"name": "g", "arguments": {}}', '{"name": "now"}', '{"name": ', '"arguments": {', "text", "é🎯", "<|im_end|>", "<turn|>",
     "<|tool_response>", "<tool", "<|", "1", "true", "None", "a:", '"x": "', "\\u00", "call:now{}", "`", "<", "x" * 300,
+    " " * 300,
 ]  # fmt: skip
 
 texts = st.one_of(

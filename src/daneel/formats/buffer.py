@@ -32,6 +32,9 @@ class Buffer:
         return text
 
     def unread(self, text: str) -> None:
-        """Put back what was just read."""
-        self.base = self.offset - len(text)
-        self.text, self.pos = text + self.text[self.pos :], 0
+        """Put back what was just read; for free if all of it is still in the buffer."""
+        if len(text) <= self.pos:
+            self.pos -= len(text)
+        else:
+            self.base = self.offset - len(text)
+            self.text, self.pos = text + self.text[self.pos :], 0

@@ -82,7 +82,9 @@ class CallReader:
         closing = self._closing_ahead(body)
         if closing is None:
             return "more"
-        first = len(text) - len(text[body:].lstrip(WHITE))
+        first = body
+        while first < len(text) and text[first] in WHITE:
+            first += 1
         if (
             closing < 0
             and buffer.truncated
@@ -139,7 +141,7 @@ class CallReader:
     def _give_up(self, error: ScanError) -> Step:
         """The body cannot be read: find its end by the markers, from its start."""
         self._buffer.unread("".join(self._raw))
-        self._raw = [self._buffer.take(self._body_at)]
+        self._raw = [self._buffer.take(self._buffer.pos + self._body_at)]
         self._error, self._step = error, self._skip
         return "go"
 
@@ -198,7 +200,7 @@ class CallReader:
         marker or nothing does; `None` when it cannot be told yet."""
         text, ends = self._buffer.text, self._markers.call_ends
         limit = pos + LOOK_AHEAD + ends.max_size
-        found = ends.search(text[:limit] if len(text) > limit else text, pos)
+        found = ends.search(text, pos, limit)
         if found is not None:
             return found[1] if found[2] == "call_close" and text[pos : found[0]].strip(WHITE) else -1
         return -1 if self._buffer.final or len(text) >= limit else None

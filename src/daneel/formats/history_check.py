@@ -24,6 +24,7 @@ _ROLES = {
     "function": "tool",
 }
 _REASONING_FIELDS = ("reasoning", "reasoning_content", "thinking")
+_CALL_FIELDS = ("tool_calls", "failed_tool_calls", "tool_responses")
 _TEXT_PARTS = {"text", "input_text", "output_text"}
 
 
@@ -60,6 +61,9 @@ def _check_message(index: int, message: Message, before: list[Message]) -> list[
     result["role"] = _ROLES[role]
     if result["role"] == "assistant":
         return _assistant(index, message, result)
+    for field in _CALL_FIELDS:
+        if result.pop(field, None):
+            raise HistoryError(index, field, f"only an assistant message may have it; this one's role is {role}")
     if result["role"] == "tool":
         result["content"] = result_text(index, "content", message.get("content"))
         result["tool_call_id"] = _optional_text(index, message, "tool_call_id") or ""
@@ -79,7 +83,7 @@ def _assistant(index: int, message: Message, result: Message) -> list[Message]:
     old_call = result.pop("function_call", None)
     if old_call is not None:
         calls = [*calls, {"function": old_call}]
-    for field in ("tool_calls", "failed_tool_calls", "tool_responses"):
+    for field in _CALL_FIELDS:
         result.pop(field, None)
     if calls:
         result["tool_calls"] = [_call(index, number, call) for number, call in enumerate(calls)]

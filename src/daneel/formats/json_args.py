@@ -50,6 +50,7 @@ class JsonCallScanner(JsonScanner):
     def on_key(self, depth: int, key: str, start: int) -> None:
         if not self._is_member(depth):
             return
+        self.track_depth = depth  # strings inside the arguments need not be kept
         if self._open is None:
             self._open = CallObject(self._starts[depth - 1])
         self._key = (key, start)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -28,9 +29,9 @@ class MarkerSet:
         self._prefixes = frozenset(marker[:size] for marker in roles for size in range(1, len(marker)))
         self.max_size = max((len(marker) for marker in roles), default=0)
 
-    def search(self, text: str, pos: int) -> tuple[int, int, Role] | None:
-        """The first marker from `pos` on: start, end, role."""
-        match = self._pattern.search(text, pos)
+    def search(self, text: str, pos: int, limit: int = sys.maxsize) -> tuple[int, int, Role] | None:
+        """The first marker from `pos` on, and before `limit`: start, end, role."""
+        match = self._pattern.search(text, pos, limit)
         if match is None:
             return None
         return match.start(), match.end(), self._roles.get(match.group(), "line_start")

@@ -255,7 +255,7 @@ class Splitter:
         if candidate.kind == "fenced_json":
             # a fence that holds no calls: nothing inside it is taken for one
             self._in_fence = True
-            self._pass_content(len(FENCE))
+            self._pass_content(buffer.pos + len(FENCE))
         else:
             self._in_json = JsonScanner()
         return True
