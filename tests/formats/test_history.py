@@ -185,16 +185,33 @@ def test_where_only_calls_may_have_results_a_failed_one_is_answered_by_a_user_me
     ]
 
 
+AGAIN = [
+    {"role": "assistant", "content": "", "tool_calls": [_call("now", "{}", "c3")]},
+    {"role": "tool", "tool_call_id": "c3", "content": "12:01"},
+]
+
+
 def test_plain_results_are_one_message_with_the_question_again() -> None:
-    again = {"role": "assistant", "content": "", "tool_calls": [_call("now", "{}", "c3")]}
-    result = {"role": "tool", "tool_call_id": "c3", "content": "12:01"}
-    got = _template([ASKED, CALLED, *RESULTS, again, result], "generic", style="plain")
-    assert [(message["role"], message["content"]) for message in got] == [
-        ("user", "What time?"),
-        ("assistant", "I look."),
-        ("user", "Tool results:\nnow: 12:00\nfind: \nnow: 12:01\nWhat time?"),
+    got = _template([ASKED, CALLED, *RESULTS, *AGAIN], "generic", style="plain")
+    calls = (
+        '[{"name": "now", "arguments": {}}, {"name": "find", "arguments": {"text": "x"}}]\n[{"name": "now", "arguments": {}}]'
+    )
+    results = "now: 12:00\nfind: \nnow: 12:01"
+    assert got == [
+        ASKED,
+        {"role": "assistant", "content": "I look.\n" + calls},
+        {"role": "user", "content": f"Tool results:\n{results}\n\nAnswer the question using these results: What time?"},
     ]
-    assert all("tool_calls" not in message for message in got)
+
+
+def test_plain_results_in_the_place_of_the_question_for_models_that_want_it() -> None:
+    family = detect("You are a helpful AI assistant named SmolLM, trained by Hugging Face")
+    history = check([ASKED, CALLED, *RESULTS, *AGAIN])
+    got = for_template(history, family=family, tools=TOOLS, style="plain", template_knows_tools=False)
+    assert got[0]["content"].startswith(
+        "You are a helpful AI assistant named SmolLM, trained by Hugging Face\n\nTools you can call:\n- now()"
+    )
+    assert got[1:] == [{"role": "user", "content": "What time?\n\nTool results:\nnow: 12:00\nfind: \nnow: 12:01"}]
 
 
 def test_plain_results_belong_to_the_question_they_answer() -> None:

@@ -38,6 +38,19 @@ def test_detection_from_the_templates_themselves(shared_dir: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("num_parameters", "variant"),
+    [(None, ""), (494_000_000, "qwen2.5-small"), (3_090_000_000, "qwen2.5-small"), (7_600_000_000, "")],
+)
+def test_small_models_of_a_family_are_told_of_tools_in_their_own_way(
+    shared_dir: Path, num_parameters: int | None, variant: str
+) -> None:
+    template = (shared_dir / "templates" / "Qwen-Qwen2.5-7B-Instruct.jinja").read_text(encoding="utf-8")
+    family = detect(template, num_parameters=num_parameters)
+    assert (family.name, family.variant, family.own_tool_prompt) == ("hermes", variant, bool(variant))
+    assert family.markers == get("hermes").markers
+
+
+@pytest.mark.parametrize(
     ("name", "prompt", "inside"),
     [
         ("hermes", "<|im_start|>assistant\n<think>\n", True),

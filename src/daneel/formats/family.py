@@ -27,11 +27,14 @@ GRAMMARS: dict[str, ArgumentGrammar] = {"json": JsonGrammar(), "gemma": GemmaGra
 class Family:
     """One family's format.
 
-    `evidence` / `counter_evidence`: texts a template of the family holds all / none of. `result_style` and `plain`: how
+    `variant`: "" for the family as it is; else a row that differs in how such models are best told of tools and results, and
+    is found by detection only. `evidence` / `counter_evidence`: texts a template of the family holds all / none of;
+    `max_parameters`: and the model has at most so many. `result_style` and `plain`: how
     results are told by default, and how plainly. `content_before_calls`: the template writes an assistant message's content
     before its calls; if not, the content gets a message of its own with the role `split_role`. `failed_result_role`:
     `"tool"` if a tool message without a call before it is rendered. `own_tool_prompt`: the template has words for tools, but
-    these models do better with `tool_prompt`, which is for templates without. `text_calls`, `result_text`: how calls and
+    these models do better with `tool_prompt`, which is for templates without. `default_system` stands before it where the
+    request has no system message, as the template would have it. `text_calls`, `result_text`: how calls and
     results are written where the template has no words for them.
     """
 
@@ -40,14 +43,17 @@ class Family:
     reasoning: ReasoningSyntax | None = None
     stop_markers: tuple[str, ...] = ()
     control_markers: tuple[str, ...] = ()
+    variant: str = ""
     evidence: tuple[str, ...] = ()
     counter_evidence: tuple[str, ...] = ()
+    max_parameters: int | None = None
     result_style: Literal["native", "plain"] = "native"
     plain: PlainStyle = field(default_factory=PlainStyle)
     content_before_calls: bool = True
     split_role: Literal["assistant", "model"] = "assistant"
     failed_result_role: Literal["tool", "user"] = "tool"
     own_tool_prompt: bool = False
+    default_system: str = ""
     tool_prompt: str = TOOL_PROMPT
     text_calls: Literal["marked", "array"] = "marked"
     result_text: str = "<tool_response>\n{name}: {value}\n</tool_response>"

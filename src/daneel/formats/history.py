@@ -35,7 +35,7 @@ def for_template(
         rendered.add(message)
     rendered.end_results()
     if tools and not template_knows_tools:
-        _add_system(rendered.messages, tool_prompt(tools, family))
+        _add_system(rendered.messages, tool_prompt(tools, family), family.default_system)
     return rendered.messages
 
 
@@ -69,12 +69,11 @@ def _type_name(schema: Message) -> str:
     return " or ".join(str(item) for item in kind) if isinstance(kind, list) else str(kind)
 
 
-def _add_system(messages: list[Message], text: str) -> None:
-    if messages and messages[0]["role"] == "system":
-        first = messages[0]
-        messages[0] = {**first, "content": f"{first['content']}\n\n{text}" if first["content"] else text}
-    else:
-        messages.insert(0, {"role": "system", "content": text})
+def _add_system(messages: list[Message], text: str, default: str) -> None:
+    if not messages or messages[0]["role"] != "system":
+        messages.insert(0, {"role": "system", "content": default})
+    given = messages[0]["content"]
+    messages[0] = {**messages[0], "content": f"{given}\n\n{text}" if given else text}
 
 
 class _Rendered:
@@ -183,29 +182,30 @@ def _plain_segment(segment: list[Message], family: Family) -> list[Message]:
         return segment
     plain = family.plain
     question = next((message["content"] for message in segment if message["role"] == "user"), "")
-    rendered: list[Message] = []
-    for message in segment[: last + 1]:
-        if message["role"] == "assistant":
-            told = _told(message, plain.call_text)
-            if told is not None:
-                rendered.append(told)
-        elif message["role"] != "tool":
-            rendered.append(message)
     lines = [
         plain.line.format(name=message["name"], value=message["content"]) for message in segment if message["role"] == "tool"
     ]
-    text = "\n".join([plain.intro, *lines, plain.outro.format(question=question)])
-    return [*rendered, {"role": "user", "content": text.strip()}, *segment[last + 1 :]]
+    text = plain.text.format(results="\n".join(lines), question=question).strip()
+    dropped = ("tool", "user", "assistant") if plain.merged else ("tool",)
+    before: list[Message] = []
+    for message in segment[: last + 1]:
+        told = _as_text(message, family)
+        if message["role"] == "assistant" == (before[-1]["role"] if before else "") and not plain.merged:
+            # no results stand between them any more, and many templates want roles to alternate
+            before[-1] = {**before[-1], "content": "\n".join(filter(None, (before[-1]["content"], told["content"])))}
+        elif message["role"] not in dropped:
+            before.append(told)
+    return [*before, {"role": "user", "content": text}, *segment[last + 1 :]]
 
 
-def _told(message: Message, call_text: str | None) -> Message | None:
-    """An assistant message that made calls, in plain words; `None` when nothing is left of it."""
-    kept: Message = {key: value for key, value in message.items() if key not in ("tool_calls", "failed_tool_calls")}
-    if len(kept) == len(message):
-        return kept
-    parts = [part for part in (message["content"].strip(), call_text) if part]
-    kept["content"] = "\n".join(parts)
-    return kept if parts else None
+def _as_text(message: Message, family: Family) -> Message:
+    """The message, its calls as text."""
+    calls, failed = message.get("tool_calls", []), message.get("failed_tool_calls", [])
+    if not calls and not failed:
+        return message
+    kept = {key: value for key, value in message.items() if key not in ("tool_calls", "failed_tool_calls")}
+    kept["content"] = _append(message["content"], _written(calls, failed, family, as_text=True), family)
+    return kept
 
 
 def _dumps(value: Any) -> str:

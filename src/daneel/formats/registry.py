@@ -6,11 +6,12 @@ the order of the table, so a family whose markers are part of another's stands a
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 
 from daneel.errors import UserError
 from daneel.formats.family import Family
-from daneel.formats.syntax import CallSyntax, ReasoningSyntax
+from daneel.formats.syntax import CallSyntax, PlainStyle, ReasoningSyntax
 
 _THINK = ReasoningSyntax(open="<think>", close="</think>")
 _TOOL_CALL_TAGS = CallSyntax(
@@ -39,26 +40,64 @@ _GEMMA4 = Family(
     quirks=("a string that holds its own delimiter cannot be read back", "a colon in a key cannot be read back"),
 )
 
+# Qwen/Qwen2.5-7B-Instruct, Qwen3-0.6B, QwQ-32B, NousResearch/Hermes-2-Pro
+_HERMES = Family(
+    name="hermes",
+    call=_TOOL_CALL_TAGS,
+    reasoning=_THINK,
+    stop_markers=("<|im_end|>", "<|endoftext|>"),
+    control_markers=("<|im_start|>",),
+    evidence=("<tool_call>", "</tool_call>", '"arguments"', "<|im_start|>"),
+    counter_evidence=("<function=", "<arg_key>", "<invoke", "<param name=", "<tool_calls>", "<tool_sep>"),
+)
+
+# models whose template knows no tools: daneel tells them how to call, and reads an array, the tags, or bare and fenced JSON
+_GENERIC = Family(name=GENERIC, call=_TOOL_CALL_TAGS, reasoning=_THINK, result_style="plain", text_calls="array")
+
+_SMOLLM_TOOL_PROMPT = """Tools you can call:
+{tools}
+
+To call tools, reply only with:
+[{{"name": "<tool name>", "arguments": {{}}}}]"""
+
 _ROWS = (
     _GEMMA4,
     # the template of the first google/gemma-4-31B-it opens no turn behind an assistant message unless its role is "model"
-    replace(_GEMMA4, evidence=("<|tool_call>", "call:", "<|turn>"), counter_evidence=(), split_role="model"),
-    # Qwen/Qwen2.5-7B-Instruct, Qwen3-0.6B, QwQ-32B, NousResearch/Hermes-2-Pro
-    Family(
-        name="hermes",
-        call=_TOOL_CALL_TAGS,
-        reasoning=_THINK,
-        stop_markers=("<|im_end|>", "<|endoftext|>"),
-        control_markers=("<|im_start|>",),
-        evidence=("<tool_call>", "</tool_call>", '"arguments"', "<|im_start|>"),
-        counter_evidence=("<function=", "<arg_key>", "<invoke", "<param name=", "<tool_calls>", "<tool_sep>"),
+    replace(
+        _GEMMA4,
+        variant="first-template",
+        evidence=("<|tool_call>", "call:", "<|turn>"),
+        counter_evidence=(),
+        split_role="model",
     ),
-    # models whose template knows no tools: daneel tells them how to call, and reads the tags or bare and fenced JSON
-    Family(name=GENERIC, call=_TOOL_CALL_TAGS, reasoning=_THINK, result_style="plain", text_calls="array"),
+    # Qwen2.5 up to 3B, Coder too: seen to write bare JSON whatever the template asks, to call one tool where two are needed
+    # unless asked for an array, and to call again instead of answering when results come back in tags
+    replace(
+        _HERMES,
+        variant="qwen2.5-small",
+        evidence=(*_HERMES.evidence, "created by Alibaba Cloud"),
+        counter_evidence=(*_HERMES.counter_evidence, "<think>"),
+        max_parameters=4_000_000_000,
+        own_tool_prompt=True,
+        default_system="You are Qwen, created by Alibaba Cloud. You are a helpful assistant.",
+        text_calls="array",
+        result_style="plain",
+    ),
+    _HERMES,
+    # HuggingFaceTB/SmolLM2-135M-Instruct: answers best when question and results are one message and nothing else is
+    replace(
+        _GENERIC,
+        variant="smollm2",
+        evidence=("named SmolLM, trained by Hugging Face",),
+        default_system="You are a helpful AI assistant named SmolLM, trained by Hugging Face",
+        tool_prompt=_SMOLLM_TOOL_PROMPT,
+        plain=PlainStyle(text="{question}\n\nTool results:\n{results}", merged=True),
+    ),
+    _GENERIC,
 )
 
-FAMILIES: dict[str, Family] = {family.name: family for family in reversed(_ROWS)}
-"""By name; where a name has several rows, which differ in how the template must be served, the first."""
+FAMILIES: dict[str, Family] = {family.name: family for family in _ROWS if not family.variant}
+"""The families as they are, by name, in the order of detection."""
 
 
 def get(name: str) -> Family:
@@ -69,14 +108,17 @@ def get(name: str) -> Family:
     return family
 
 
-def detect(template: str | None) -> Family:
-    """The family whose evidence the chat template holds; the generic one when there is none."""
+def detect(template: str | None, *, num_parameters: int | None = None) -> Family:
+    """The row whose evidence the chat template holds; the generic family when there is none.
+
+    `num_parameters` of the model, if known: small models of some families are best served in a way of their own.
+    """
     for family in _ROWS:
-        if (
-            template
-            and family.evidence
-            and all(text in template for text in family.evidence)
-            and not any(text in template for text in family.counter_evidence)
-        ):
+        small_enough = family.max_parameters is None or (num_parameters or sys.maxsize) <= family.max_parameters
+        if template and family.evidence and small_enough and _fits(template, family):
             return family
     return FAMILIES[GENERIC]
+
+
+def _fits(template: str, family: Family) -> bool:
+    return all(text in template for text in family.evidence) and not any(text in template for text in family.counter_evidence)

@@ -49,13 +49,13 @@ class CallSyntax:
 
 @dataclass(frozen=True, slots=True)
 class PlainStyle:
-    """How results are told in plain words to models that do not finish on their native form.
+    """How results are told in plain words, to models that do not go on from their native form.
 
-    One user message stands for the whole exchange since the person's last message: `intro`, one `line` per result, then
-    `outro` with the question. `call_text` stands for the assistant message that made the calls, `None` leaves it out.
+    `text` is one user message for all results since a person's message: `{results}` (a `line` for each) and `{question}`,
+    the person's message again. `merged`: that message takes the place of the person's, and the turns that made the calls
+    are left out; else those stay, with their calls as text, and the message comes behind them.
     """
 
-    intro: str = "Tool results:"
     line: str = "{name}: {value}"
-    outro: str = "{question}"
-    call_text: str | None = None
+    text: str = "Tool results:\n{results}\n\nAnswer the question using these results: {question}"
+    merged: bool = False
