@@ -17,8 +17,9 @@ BAR_WIDTH = 30
 
 
 def main() -> int:
-    if sys.version_info < (3, 11):
-        print(f"daneel needs Python 3.11 or newer; this is {sys.version.split()[0]}. Try: make PYTHON=python3.12", file=sys.stderr)
+    if sys.version_info < (3, 11):  # noqa: UP036 - this file runs before anything has checked that
+        found = sys.version.split()[0]
+        print(f"daneel needs Python 3.11 or newer; this is {found}. Try: make PYTHON=python3.12", file=sys.stderr)
         return 2
     extras, venv = sys.argv[1], Path(sys.argv[2] if len(sys.argv) > 2 else ".venv")
     if not (venv / "bin" / "python").exists():
@@ -31,7 +32,9 @@ def main() -> int:
     status = install([python, "-m", "pip", "install", "-v", "--disable-pip-version-check", "-e", f".[{extras}]"], log)
     if status:
         print(b"\n".join(log.read_bytes().splitlines()[-30:]).decode(errors="replace"), file=sys.stderr)
-        print(f"\nThe installation failed; its whole output is in {log}. A C++ compiler and a package index are needed.", file=sys.stderr)
+        print(
+            f"\nThe installation failed; all it said is in {log}. It needs a C++ compiler and a package index.", file=sys.stderr
+        )
         return status
     print(f"installed in {time.monotonic() - started:.0f} s", flush=True)
     return 0

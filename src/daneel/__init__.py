@@ -1,7 +1,7 @@
 """daneel: the honest stack for agents on open models that you host yourself.
 
-A harness file needs three names: `Harness`, `goal` and `tool`; `Recovery` changes what the model is told when it slips. They are looked up on first use, so that the server's child
-processes, which import this package too, do not pay for the harness.
+A harness file needs three names: `Harness`, `goal` and `tool`; `Recovery` changes what the model is told when it slips. They
+are looked up on first use, so that the server's child processes, which import this package too, do not pay for the harness.
 """
 
 from __future__ import annotations

@@ -93,6 +93,13 @@ def test_the_interval_solves_its_equation(mean, num_trials):
                             rel_tol=1e-6, abs_tol=1e-9)  # fmt: skip
 
 
+@pytest.mark.parametrize("num_trials", range(1, 200))
+def test_the_interval_holds_its_mean_whatever_the_rounding(num_trials):
+    for mean in (0.0, 1.0, 0.5):
+        low, high = score_interval(mean, num_trials)
+        assert 0 <= low <= mean <= high <= 1
+
+
 def test_the_interval_of_the_textbook():
     assert score_interval(0.5, 10) == pytest.approx((0.236593, 0.763407), abs=1e-6)  # Wilson (1927) for 5 of 10
     assert score_interval(1.0, 5) == pytest.approx((0.565518, 1.0), abs=1e-6)

@@ -191,27 +191,67 @@ AGAIN = [
 ]
 
 
-def test_plain_results_are_one_message_with_the_question_again() -> None:
+ANSWER_OR_CALL = "Call the next tools if the task needs more. If not, answer the question using these results: What time?"
+
+
+def test_plain_results_stand_behind_each_turn_that_called_with_the_question_again() -> None:
     got = _template([ASKED, CALLED, *RESULTS, *AGAIN], "generic", style="plain")
-    calls = (
-        '[{"name": "now", "arguments": {}}, {"name": "find", "arguments": {"text": "x"}}]\n[{"name": "now", "arguments": {}}]'
-    )
-    results = "now: 12:00\nfind: \nnow: 12:01"
+    calls = '[{"name": "now", "arguments": {}}, {"name": "find", "arguments": {"text": "x"}}]'
     assert got == [
         ASKED,
         {"role": "assistant", "content": "I look.\n" + calls},
-        {"role": "user", "content": f"Tool results:\n{results}\n\nAnswer the question using these results: What time?"},
+        {"role": "user", "content": f"Tool results:\nnow: 12:00\nfind: \n\n{ANSWER_OR_CALL}"},
+        {"role": "assistant", "content": '[{"name": "now", "arguments": {}}]'},
+        {"role": "user", "content": f"Tool results:\nnow: 12:01\n\n{ANSWER_OR_CALL}"},
     ]
 
 
+def test_what_was_told_plainly_stays_as_it_was_on_later_turns() -> None:
+    history = [ASKED, CALLED, *RESULTS, *AGAIN]
+    later = _template(history, "generic", style="plain")
+    assert later[:3] == _template(history[:4], "generic", style="plain")
+
+
+def test_a_notice_of_the_harness_is_not_the_question_and_joins_the_results_before_it() -> None:
+    notice = {"role": "user", "content": "Answer now.", "name": "harness"}
+    got = _template([ASKED, CALLED, *RESULTS, notice], "generic", style="plain")
+    assert [message["role"] for message in got] == ["user", "assistant", "user"]
+    assert got[-1]["content"].endswith(f"{ANSWER_OR_CALL}\n\nAnswer now.")
+    announced = {"role": "assistant", "content": "I will call now."}
+    got = _template([ASKED, announced, notice, CALLED, *RESULTS], "generic", style="plain")
+    assert got[2]["content"] == "Answer now."
+    assert got[-1]["content"].endswith("What time?")
+
+
+SMOLLM = detect("You are a helpful AI assistant named SmolLM, trained by Hugging Face")
+
+
+def _smollm(history: list[Message]) -> list[Message]:
+    return for_template(check(history), family=SMOLLM, tools=TOOLS, style="plain", template_knows_tools=False)
+
+
 def test_plain_results_in_the_place_of_the_question_for_models_that_want_it() -> None:
-    family = detect("You are a helpful AI assistant named SmolLM, trained by Hugging Face")
-    history = check([ASKED, CALLED, *RESULTS, *AGAIN])
-    got = for_template(history, family=family, tools=TOOLS, style="plain", template_knows_tools=False)
+    got = _smollm([ASKED, CALLED, *RESULTS, *AGAIN])
     assert got[0]["content"].startswith(
-        "You are a helpful AI assistant named SmolLM, trained by Hugging Face\n\nTools you can call:\n- now()"
+        "You are a helpful AI assistant named SmolLM, trained by Hugging Face\n\nYou can call these tools:\n- now()"
     )
     assert got[1:] == [{"role": "user", "content": "What time?\n\nTool results:\nnow: 12:00\nfind: \nnow: 12:01"}]
+
+
+def test_a_worked_example_stands_before_a_question_without_results() -> None:
+    got = _smollm([{"role": "system", "content": "Be kind."}, ASKED])
+    assert [message["role"] for message in got] == ["system", "user", "assistant", "user"]
+    assert got[0]["content"] == "Be kind."
+    assert got[1]["content"].startswith("How is the weather and how many people live here?\n\nYou can call these tools:\n")
+    assert got[2]["content"] == '[{"name": "get_weather", "arguments": {}}, {"name": "get_population", "arguments": {}}]'
+    assert got[3]["content"].startswith("What time?\n\nYou can call these tools:\n- now(): Get the time.\n")
+
+
+def test_each_question_is_told_the_tools_afresh() -> None:
+    answer = {"role": "assistant", "content": "Noon."}
+    got = _smollm([ASKED, CALLED, *RESULTS, answer, {"role": "user", "content": "And now?"}])
+    assert got[-1]["content"].startswith("And now?\n\nYou can call these tools:")
+    assert sum("You can call these tools:" in message["content"] for message in got) == 2
 
 
 def test_plain_results_belong_to_the_question_they_answer() -> None:

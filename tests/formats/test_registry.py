@@ -46,7 +46,7 @@ def test_small_models_of_a_family_are_told_of_tools_in_their_own_way(
 ) -> None:
     template = (shared_dir / "templates" / "Qwen-Qwen2.5-7B-Instruct.jinja").read_text(encoding="utf-8")
     family = detect(template, num_parameters=num_parameters)
-    assert (family.name, family.variant, family.own_tool_prompt) == ("hermes", variant, bool(variant))
+    assert (family.name, family.variant, family.tool_prompt.preferred) == ("hermes", variant, bool(variant))
     assert family.markers == get("hermes").markers
 
 

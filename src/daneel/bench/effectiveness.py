@@ -117,7 +117,8 @@ def score_interval(mean: float, num_trials: int, z: float = Z_95) -> Interval:
         raise ValueError(f"no interval for a mean of {mean} over {num_trials} trials")
     spread = z * math.sqrt(mean * (1 - mean) / num_trials + z**2 / (4 * num_trials**2))
     centre, scale = mean + z**2 / (2 * num_trials), 1 + z**2 / num_trials
-    return max(0.0, (centre - spread) / scale), min(1.0, (centre + spread) / scale)
+    # rounding must not push a bound past the mean, which both enclose
+    return max(0.0, min(mean, (centre - spread) / scale)), min(1.0, max(mean, (centre + spread) / scale))
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -29,7 +29,6 @@ from daneel.harness.files import HarnessFile, load
 from daneel.harness.run_record import Run
 from daneel.harness.transcript import TranscriptStore
 
-DEFAULT_TEMPERATURE = 0.7
 MIN_WIDTH = 100
 """Columns for a report that goes into a file or a pipe."""
 
@@ -74,7 +73,7 @@ def register(app: typer.Typer) -> None:
         model: str | None = typer.Option(None, help="Which of the server's models."),
         key: str | None = typer.Option(None, envvar=KEY_VARIABLES, help="The server's API key."),
         temperature: float | None = typer.Option(
-            None, help=f"For every harness  [default: the harness's own, else {DEFAULT_TEMPERATURE}]"
+            None, help="For every harness  [default: the harness's own, else the server's for the model]"
         ),
         seed: int | None = typer.Option(None, help="Base of all seeds  [default: drawn, and printed]"),
         first_tool_choice: str | None = typer.Option(
@@ -137,8 +136,8 @@ def _harnesses_of(
     changed = {}
     for name in dict.fromkeys(names or held.harnesses):
         harness = held.harness(name)
-        if temperature is not None or harness.temperature is None:
-            harness = harness.with_changes(temperature=DEFAULT_TEMPERATURE if temperature is None else temperature)
+        if temperature is not None:
+            harness = harness.with_changes(temperature=temperature)
         if first_tool_choice is not None:
             harness = harness.with_changes(first_tool_choice=first_tool_choice)
         changed[name] = harness

@@ -10,6 +10,9 @@ from daneel.formats.base import Tool
 from daneel.formats.syntax import CallSyntax
 from daneel.formats.validate import normalise_schema
 
+MAX_FORCED_CALLS = 8
+"""Calls that one forced turn may hold: very small models go on calling for as long as the grammar lets them."""
+
 
 @dataclass(frozen=True, slots=True)
 class CallLayout:
@@ -52,7 +55,7 @@ def lark_grammar(
     chosen = [tool for tool in tools if choice in ("required", tool.name)]
     if not chosen:
         raise ValueError(f"no tool is called {choice!r}" if tools else "no tools are given")
-    calls = f"call ({layout.separator} call)*" if parallel else "call"
+    calls = f"call ({layout.separator} call){{0,{MAX_FORCED_CALLS - 1}}}" if parallel else "call"
     start = _join("reasoning" if reasoning_close else "", layout.before, calls, layout.after)
     rules = [f"start: {start}", *(_reasoning(reasoning_close) if reasoning_close else [])]
     rules.append("call: " + " | ".join(f"call_{number}" for number in range(len(chosen))))

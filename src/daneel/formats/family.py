@@ -5,7 +5,7 @@ Adding a family whose argument grammar exists is one row in `registry.py` and a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -16,7 +16,7 @@ from daneel.formats.json_args import JsonGrammar
 from daneel.formats.markers import Markers
 from daneel.formats.scan import ArgumentGrammar
 from daneel.formats.splitter import Splitter
-from daneel.formats.syntax import TOOL_PROMPT, CallSyntax, PlainStyle, ReasoningSyntax
+from daneel.formats.syntax import CallSyntax, PlainStyle, ReasoningSyntax, ToolPrompt
 from daneel.formats.validate import ToolSet
 
 GRAMMARS: dict[str, ArgumentGrammar] = {"json": JsonGrammar(), "gemma": GemmaGrammar()}
@@ -29,13 +29,11 @@ class Family:
 
     `variant`: "" for the family as it is; else a row that differs in how such models are best told of tools and results, and
     is found by detection only. `evidence` / `counter_evidence`: texts a template of the family holds all / none of;
-    `max_parameters`: and the model has at most so many. `result_style` and `plain`: how
-    results are told by default, and how plainly. `content_before_calls`: the template writes an assistant message's content
-    before its calls; if not, the content gets a message of its own with the role `split_role`. `failed_result_role`:
-    `"tool"` if a tool message without a call before it is rendered. `own_tool_prompt`: the template has words for tools, but
-    these models do better with `tool_prompt`, which is for templates without. `default_system` stands before it where the
-    request has no system message, as the template would have it. `text_calls`, `result_text`: how calls and
-    results are written where the template has no words for them.
+    `max_parameters`: and the model has at most so many. `result_style` and `plain`: how results are told by default, and how
+    plainly. `content_before_calls`: the template writes an assistant message's content before its calls; if not, the content
+    gets a message of its own with the role `split_role`. `failed_result_role`: `"tool"` if a tool message without a call
+    before it is rendered. `tool_prompt`: how tools are told in words; `text_calls`, `result_text`: how calls and results are
+    written then. `sampling`: what the makers recommend, for requests that do not say.
     """
 
     name: str
@@ -52,11 +50,10 @@ class Family:
     content_before_calls: bool = True
     split_role: Literal["assistant", "model"] = "assistant"
     failed_result_role: Literal["tool", "user"] = "tool"
-    own_tool_prompt: bool = False
-    default_system: str = ""
-    tool_prompt: str = TOOL_PROMPT
+    tool_prompt: ToolPrompt = field(default_factory=ToolPrompt)
     text_calls: Literal["marked", "array"] = "marked"
     result_text: str = "<tool_response>\n{name}: {value}\n</tool_response>"
+    sampling: Mapping[str, float] = field(default_factory=dict)
     quirks: tuple[str, ...] = ()
 
     @property

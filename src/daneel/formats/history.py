@@ -14,6 +14,7 @@ from typing import Any, Literal
 from daneel.formats.base import Tool
 from daneel.formats.family import Family
 from daneel.formats.history_check import HistoryError, Message, check
+from daneel.formats.telling import tell_results, tell_tools, tool_prompt
 
 __all__ = ["HistoryError", "check", "for_template", "tool_prompt"]
 
@@ -26,54 +27,17 @@ def for_template(
     style: Literal["native", "plain"],
     template_knows_tools: bool,
 ) -> list[Message]:
-    """Messages for the template, from checked ones. `tools` go into the system message if the template knows none."""
-    results = [dict(message) for message in messages]
+    """Messages for the template, from checked ones. `tools` are told in words if the template knows none."""
+    given = [dict(message) for message in messages]
     if style == "plain":
-        results = _plain(results, family)
-    rendered = _Rendered(family, as_text=not template_knows_tools)
-    for message in results:
+        given = tell_results(given, family)
+    if tools and not template_knows_tools:
+        given = tell_tools(given, tools, family)
+    rendered = _Rendered(family, as_text=style == "plain" or not template_knows_tools)
+    for message in given:
         rendered.add(message)
     rendered.end_results()
-    if tools and not template_knows_tools:
-        _add_system(rendered.messages, tool_prompt(tools, family), family.default_system)
     return rendered.messages
-
-
-def tool_prompt(tools: Sequence[Tool], family: Family) -> str:
-    """What a model is told of its tools when its template has no words for it."""
-    return family.tool_prompt.format(tools="\n".join(_describe(tool) for tool in tools))
-
-
-def _describe(tool: Tool) -> str:
-    """`- name(argument: type, optional?: type): description`, then a line for each argument that is described."""
-    schema = tool.parameters if isinstance(tool.parameters, dict) else {}
-    properties = schema.get("properties")
-    required = schema.get("required")
-    arguments: list[str] = []
-    lines: list[str] = []
-    for name, given in properties.items() if isinstance(properties, dict) else ():
-        declared = given if isinstance(given, dict) else {}
-        optional = "" if isinstance(required, list) and name in required else "?"
-        arguments.append(f"{name}{optional}: {_type_name(declared)}")
-        if declared.get("description"):
-            lines.append(f"  {name}: {declared['description']}")
-    first = f"- {tool.name}({', '.join(arguments)})" + (f": {tool.description}" if tool.description else "")
-    return "\n".join([first, *lines])
-
-
-def _type_name(schema: Message) -> str:
-    choices = schema.get("enum")
-    if isinstance(choices, list):
-        return " or ".join(_dumps(choice) for choice in choices)
-    kind = schema.get("type", "any")
-    return " or ".join(str(item) for item in kind) if isinstance(kind, list) else str(kind)
-
-
-def _add_system(messages: list[Message], text: str, default: str) -> None:
-    if not messages or messages[0]["role"] != "system":
-        messages.insert(0, {"role": "system", "content": default})
-    given = messages[0]["content"]
-    messages[0] = {**messages[0], "content": f"{given}\n\n{text}" if given else text}
 
 
 class _Rendered:
@@ -94,7 +58,7 @@ class _Rendered:
         if message["role"] == "assistant":
             self._assistant(message)
         else:
-            self.messages.append(message)
+            self.messages.append({key: value for key, value in message.items() if key != "_results"})
 
     def end_results(self) -> None:
         """Templates look for results right behind the calls, so what is told otherwise comes behind all of them."""
@@ -162,50 +126,6 @@ def _append(content: str, texts: list[str], family: Family) -> str:
     if not content or not text or not separator or content.endswith(separator):
         return content + text
     return content + separator + text
-
-
-def _plain(messages: list[Message], family: Family) -> list[Message]:
-    """All results since a person's message as one user message behind it, with the question again."""
-    rendered: list[Message] = []
-    segment: list[Message] = []
-    for message in messages:
-        if message["role"] in ("user", "system"):
-            rendered.extend(_plain_segment(segment, family))
-            segment = []
-        segment.append(message)
-    return rendered + _plain_segment(segment, family)
-
-
-def _plain_segment(segment: list[Message], family: Family) -> list[Message]:
-    last = max((place for place, message in enumerate(segment) if message["role"] == "tool"), default=-1)
-    if last < 0:
-        return segment
-    plain = family.plain
-    question = next((message["content"] for message in segment if message["role"] == "user"), "")
-    lines = [
-        plain.line.format(name=message["name"], value=message["content"]) for message in segment if message["role"] == "tool"
-    ]
-    text = plain.text.format(results="\n".join(lines), question=question).strip()
-    dropped = ("tool", "user", "assistant") if plain.merged else ("tool",)
-    before: list[Message] = []
-    for message in segment[: last + 1]:
-        told = _as_text(message, family)
-        if message["role"] == "assistant" == (before[-1]["role"] if before else "") and not plain.merged:
-            # no results stand between them any more, and many templates want roles to alternate
-            before[-1] = {**before[-1], "content": "\n".join(filter(None, (before[-1]["content"], told["content"])))}
-        elif message["role"] not in dropped:
-            before.append(told)
-    return [*before, {"role": "user", "content": text}, *segment[last + 1 :]]
-
-
-def _as_text(message: Message, family: Family) -> Message:
-    """The message, its calls as text."""
-    calls, failed = message.get("tool_calls", []), message.get("failed_tool_calls", [])
-    if not calls and not failed:
-        return message
-    kept = {key: value for key, value in message.items() if key not in ("tool_calls", "failed_tool_calls")}
-    kept["content"] = _append(message["content"], _written(calls, failed, family, as_text=True), family)
-    return kept
 
 
 def _dumps(value: Any) -> str:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from daneel.errors import UserError
 from daneel.formats.family import Family
-from daneel.formats.syntax import CallSyntax, PlainStyle, ReasoningSyntax
+from daneel.formats.syntax import CallSyntax, PlainStyle, ReasoningSyntax, ToolPrompt, WorkedExample
 
 _THINK = ReasoningSyntax(open="<think>", close="</think>")
 _TOOL_CALL_TAGS = CallSyntax(
@@ -54,11 +54,15 @@ _HERMES = Family(
 # models whose template knows no tools: daneel tells them how to call, and reads an array, the tags, or bare and fenced JSON
 _GENERIC = Family(name=GENERIC, call=_TOOL_CALL_TAGS, reasoning=_THINK, result_style="plain", text_calls="array")
 
-_SMOLLM_TOOL_PROMPT = """Tools you can call:
+_SHORT_TOOL_PROMPT = """You can call these tools:
 {tools}
 
-To call tools, reply only with:
+To call tools, reply only with a JSON array:
 [{{"name": "<tool name>", "arguments": {{}}}}]"""
+_EXAMPLE = WorkedExample(
+    "How is the weather and how many people live here?",
+    (("get_weather", "Get the weather"), ("get_population", "Get the population")),
+)
 
 _ROWS = (
     _GEMMA4,
@@ -78,20 +82,26 @@ _ROWS = (
         evidence=(*_HERMES.evidence, "created by Alibaba Cloud"),
         counter_evidence=(*_HERMES.counter_evidence, "<think>"),
         max_parameters=4_000_000_000,
-        own_tool_prompt=True,
-        default_system="You are Qwen, created by Alibaba Cloud. You are a helpful assistant.",
+        tool_prompt=ToolPrompt(
+            preferred=True, default_system="You are Qwen, created by Alibaba Cloud. You are a helpful assistant."
+        ),
         text_calls="array",
         result_style="plain",
     ),
     _HERMES,
-    # HuggingFaceTB/SmolLM2-135M-Instruct: answers best when question and results are one message and nothing else is
+    # HuggingFaceTB/SmolLM2-135M-Instruct: calls only behind a worked example, answers when question and results are one
+    # message. Sampling: the model's card
     replace(
         _GENERIC,
         variant="smollm2",
         evidence=("named SmolLM, trained by Hugging Face",),
-        default_system="You are a helpful AI assistant named SmolLM, trained by Hugging Face",
-        tool_prompt=_SMOLLM_TOOL_PROMPT,
+        tool_prompt=ToolPrompt(
+            text=_SHORT_TOOL_PROMPT,
+            default_system="You are a helpful AI assistant named SmolLM, trained by Hugging Face",
+            example=_EXAMPLE,
+        ),
         plain=PlainStyle(text="{question}\n\nTool results:\n{results}", merged=True),
+        sampling={"temperature": 0.2, "top_p": 0.9},
     ),
     _GENERIC,
 )

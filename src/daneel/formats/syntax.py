@@ -12,7 +12,7 @@ To use tools, reply with a JSON array holding every call you need, and nothing e
 [{{"name": "<tool name>", "arguments": {{<arguments>}}}}, ...]
 
 You then get the results and answer the user."""
-"""Written for very small models: one short line per tool, and one array, which makes them plan all calls at once."""
+"""Written for small models: one short line per tool, and one array, which makes them plan all calls at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +48,40 @@ class CallSyntax:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkedExample:
+    """A question, tools (name, description) without arguments, and, unsaid, the reply that calls each of them."""
+
+    question: str
+    tools: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolPrompt:
+    """How tools are told in words, `{tools}` being a line for each. For templates that know no tools; with `preferred`, also
+    in place of the template's own words.
+
+    `default_system` stands before it where the request has no system message, as the template would have it. With `example`,
+    a question is told its tools itself, behind the worked example, until it has results.
+    """
+
+    text: str = TOOL_PROMPT
+    preferred: bool = False
+    default_system: str = ""
+    example: WorkedExample | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class PlainStyle:
     """How results are told in plain words, to models that do not go on from their native form.
 
-    `text` is one user message for all results since a person's message: `{results}` (a `line` for each) and `{question}`,
-    the person's message again. `merged`: that message takes the place of the person's, and the turns that made the calls
-    are left out; else those stay, with their calls as text, and the message comes behind them.
+    `text` is a user message behind each turn that called tools: `{results}` (a `line` for each) and `{question}`, the
+    person's message again. `merged`: one message takes the place of the person's and holds all results since; the turns that
+    made the calls are left out.
     """
 
     line: str = "{name}: {value}"
-    text: str = "Tool results:\n{results}\n\nAnswer the question using these results: {question}"
+    text: str = (
+        "Tool results:\n{results}\n\n"
+        "Call the next tools if the task needs more. If not, answer the question using these results: {question}"
+    )
     merged: bool = False

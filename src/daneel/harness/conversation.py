@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from daneel.formats import history, registry
+from daneel.formats.telling import NOTICE_NAME
 from daneel.harness.recovery import Attempt
 from daneel.wire.messages import Message
 
@@ -61,7 +62,11 @@ class Conversation:
         `plain`: results as plain user messages. daneel's server does that itself, for any other it is done here.
         """
         if self._to_say:
-            self._add({"role": "user", "content": "\n\n".join(self._to_say)})
+            message: JsonObject = {"role": "user", "content": "\n\n".join(self._to_say)}
+            if self.is_daneel:
+                # so that a notice is not taken for the question when results are told plainly
+                message["name"] = NOTICE_NAME
+            self._add(message)
             self._to_say.clear()
         if not plain or self.is_daneel:
             return self.messages

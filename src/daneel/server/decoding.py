@@ -57,7 +57,8 @@ def _max_tokens(request: ChatRequest, prompt: Prompt, model: ServedModel, warnin
 
 def _sampling(request: ChatRequest, model: ServedModel) -> Sampling:
     fields = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty", "seed")
-    given: dict[str, Any] = {name: value for name in fields if (value := getattr(request, name)) is not None}
+    given: dict[str, Any] = dict(model.sampling)
+    given |= {name: value for name in fields if (value := getattr(request, name)) is not None}
     if request.logit_bias:
         given["logit_bias"] = _logit_bias(request.logit_bias, len(model.info.pieces))
     if request.logprobs:

@@ -26,7 +26,10 @@ PLAIN_TEMPLATE = (
 
 @dataclass(frozen=True, slots=True)
 class ServeOptions:
-    """What the person who starts the server decides for every request. `family_name` `None`: detected from the template."""
+    """What the person who starts the server decides for every request. `family_name` `None`: detected from the template.
+
+    `sampling`: defaults for requests that leave those fields out; they win over the family's.
+    """
 
     name: str
     aliases: tuple[str, ...] = ()
@@ -35,11 +38,16 @@ class ServeOptions:
     family_name: str | None = None
     reasoning_field: ReasoningField = "reasoning"
     weights_sha256: str | None = None
+    sampling: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class ServedModel:
-    """Made by `load`, ended by `close`. `end_ids` end a turn: the model's own end tokens and the family's stop markers."""
+    """Made by `load`, ended by `close`. `end_ids` end a turn: the model's own end tokens and the family's stop markers.
+
+    `template_knows_tools`: the template tells the model of its tools; else the family's own prompt does. `sampling`: what holds
+    for a request that leaves those fields out.
+    """
 
     name: str
     aliases: frozenset[str]
@@ -48,6 +56,7 @@ class ServedModel:
     family: Family
     template_variables: Mapping[str, Any]
     template_knows_tools: bool
+    sampling: Mapping[str, float]
     template_sha256: str
     weights_sha256: str | None
     reasoning_field: ReasoningField
@@ -75,7 +84,7 @@ class ServedModel:
     async def _around(cls, engine: EngineProcess, options: ServeOptions, family: Family | None, version: str) -> ServedModel:
         info = engine.info
         source = options.template_source or info.chat_template or PLAIN_TEMPLATE
-        family = family or registry.detect(source)
+        family = family or registry.detect(source, num_parameters=info.num_parameters)
         renderer = await TemplateRenderer.start(source, bos_text=info.bos_text, eos_text=info.eos_text)
         try:
             stop_ids = await _stop_ids(engine, family)
@@ -86,7 +95,8 @@ class ServedModel:
                 renderer=renderer,
                 family=family,
                 template_variables=options.template_variables,
-                template_knows_tools=await renderer.knows_tools(),
+                template_knows_tools=not family.tool_prompt.preferred and await renderer.knows_tools(),
+                sampling={**family.sampling, **options.sampling},
                 template_sha256=hashlib.sha256(source.encode()).hexdigest(),
                 weights_sha256=options.weights_sha256 or info.weights_sha256,
                 reasoning_field=options.reasoning_field,
@@ -113,7 +123,9 @@ class ServedModel:
             "owned_by": "daneel",
             "context_length": info.context_tokens,
             "format": self.family.name,
+            "format_variant": self.family.variant or None,
             "tool_prompt": "template" if self.template_knows_tools else "generic",
+            "default_sampling": dict(self.sampling),
             "engine": info.engine,
             "engine_version": info.engine_version,
             "quantisation": info.quantisation,

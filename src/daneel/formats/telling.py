@@ -1,0 +1,141 @@
+"""How models are told of tools and results in words, where their template has none or does not get them to finish."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from daneel.formats.base import Tool
+from daneel.formats.family import Family
+from daneel.formats.syntax import WorkedExample
+
+Message = dict[str, Any]
+
+NOTICE_NAME = "harness"
+"""`name` of a user message in which the harness speaks, not the person: never the question that results answer."""
+
+
+def is_question(message: Message) -> bool:
+    """Whether the message is what a person asked."""
+    return message["role"] == "user" and message.get("name") != NOTICE_NAME
+
+
+def tool_prompt(tools: Sequence[Tool], family: Family) -> str:
+    """What a model is told of its tools when its template has no words for it."""
+    return family.tool_prompt.text.format(tools="\n".join(_describe(tool) for tool in tools))
+
+
+def tell_tools(messages: list[Message], tools: Sequence[Tool], family: Family) -> list[Message]:
+    """The messages with the tools told in words: in the system message, or, for families that need a worked example to begin,
+    behind that example in the question itself until it has results."""
+    text = tool_prompt(tools, family)
+    example = family.tool_prompt.example
+    place = _open_question(messages) if example is not None else None
+    if example is None or place is None:
+        return _with_system(messages, family, text)
+    asked = {**messages[place], "content": f"{messages[place]['content']}\n\n{text}"}
+    system, *rest = _with_system([*messages[:place], asked, *messages[place + 1 :]], family, "")
+    opening = [system] if system["content"] else []
+    return [*opening, *_exchange(example, family), *rest]
+
+
+def _open_question(messages: Sequence[Message]) -> int | None:
+    """Index of the person's last message, if no tool has answered since."""
+    for place in range(len(messages) - 1, -1, -1):
+        if messages[place]["role"] == "tool" or messages[place].get("_results"):
+            return None
+        if is_question(messages[place]):
+            return place
+    return None
+
+
+def _exchange(example: WorkedExample, family: Family) -> list[Message]:
+    tools = [Tool(name, description) for name, description in example.tools]
+    calls = family.write_text_calls([(tool.name, "{}") for tool in tools])
+    return [
+        {"role": "user", "content": f"{example.question}\n\n{tool_prompt(tools, family)}"},
+        {"role": "assistant", "content": calls},
+    ]
+
+
+def _with_system(messages: list[Message], family: Family, text: str) -> list[Message]:
+    """`text` behind the request's own system message, or behind the one the template would have put there."""
+    given, rest = family.tool_prompt.default_system, messages
+    if messages and messages[0]["role"] == "system":
+        given, rest = messages[0]["content"], messages[1:]
+    return [{"role": "system", "content": "\n\n".join(part for part in (given, text) if part)}, *rest]
+
+
+def _describe(tool: Tool) -> str:
+    """`- name(argument: type, optional?: type): description`, then a line for each argument that is described."""
+    schema = tool.parameters if isinstance(tool.parameters, dict) else {}
+    properties = schema.get("properties")
+    required = schema.get("required")
+    arguments: list[str] = []
+    lines: list[str] = []
+    for name, given in properties.items() if isinstance(properties, dict) else ():
+        declared = given if isinstance(given, dict) else {}
+        optional = "" if isinstance(required, list) and name in required else "?"
+        arguments.append(f"{name}{optional}: {_type_name(declared)}")
+        if declared.get("description"):
+            lines.append(f"  {name}: {declared['description']}")
+    first = f"- {tool.name}({', '.join(arguments)})" + (f": {tool.description}" if tool.description else "")
+    return "\n".join([first, *lines])
+
+
+def _type_name(schema: Message) -> str:
+    choices = schema.get("enum")
+    if isinstance(choices, list):
+        return " or ".join(json.dumps(choice, ensure_ascii=False) for choice in choices)
+    kind = schema.get("type", "any")
+    return " or ".join(str(item) for item in kind) if isinstance(kind, list) else str(kind)
+
+
+def tell_results(messages: Sequence[Message], family: Family) -> list[Message]:
+    """The messages with every run of results as a plain user message that asks the question again.
+
+    Append-only unless the family wants question and results as one message: what is told stays as it was on later turns, so
+    that its tokens are still in the cache.
+    """
+    told = _Told(family)
+    for message in messages:
+        told.add(message)
+    return told.messages
+
+
+class _Told:
+    """Messages in plain words, made one after the other."""
+
+    def __init__(self, family: Family) -> None:
+        self.messages: list[Message] = []
+        self._plain = family.plain
+        self._question = ""
+        self._asked_at = 0  # where the question stands, for families that answer in its place
+        self._lines: list[str] = []
+        self._open = False  # whether the last message is a message of results
+
+    def add(self, message: Message) -> None:
+        if message["role"] == "tool":
+            self._result(message)
+        elif self._open and message["role"] == "user" and not is_question(message):
+            # many templates want roles to alternate
+            self.messages[-1]["content"] += f"\n\n{message['content']}"
+        else:
+            self._open = False
+            if is_question(message):
+                self._question, self._asked_at = message["content"], len(self.messages)
+                self._lines = []
+            self.messages.append(message)
+
+    def _result(self, message: Message) -> None:
+        if not self._open and not self._plain.merged:
+            self._lines = []
+        self._lines.append(self._plain.line.format(name=message["name"], value=message["content"]))
+        if self._plain.merged:
+            del self.messages[self._asked_at :]
+        elif self._open:
+            self.messages.pop()
+        text = self._plain.text.format(results="\n".join(self._lines), question=self._question).strip()
+        self.messages.append({"role": "user", "content": text, "_results": True})
+        self._open = True
