@@ -20,10 +20,14 @@ def today() -> str:
     return date.today().isoformat()
 
 
-H1 = Harness(tools=[cur_time, tool(name="get_current_date", description="Get current date")(today)])
-H2 = Harness(tools=[cur_time, tool(name="my_date", description="TODO")(today)])
-H3 = Harness(tools=[cur_time, tool(name="cur_date", description="TODO")(today)])
-H4 = Harness(tools=[cur_time, tool(name="my_date", description="Get current date")(today)])
+def clock(name: str, description: str) -> Harness:
+    return Harness(tools=[cur_time, tool(name=name, description=description)(today)], max_tokens=256)
+
+
+H1 = clock("get_current_date", "Get current date")
+H2 = clock("my_date", "TODO")
+H3 = clock("cur_date", "TODO")
+H4 = clock("my_date", "Get current date")
 
 
 @goal(prompt="What's the current date and time?")

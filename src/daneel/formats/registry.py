@@ -61,7 +61,8 @@ To call tools, reply only with a JSON array:
 [{{"name": "<tool name>", "arguments": {{}}}}]"""
 _EXAMPLE = WorkedExample(
     "How is the weather and how many people live here?",
-    (("get_weather", "Get the weather"), ("get_population", "Get the population")),
+    (("get_weather", "Get the weather", "sunny, 21 C"), ("get_population", "Get the population", "709037")),
+    "The weather is sunny, 21 C, and 709037 people live here.",
 )
 
 _ROWS = (
@@ -75,7 +76,8 @@ _ROWS = (
         split_role="model",
     ),
     # Qwen2.5 up to 3B, Coder too: seen to write bare JSON whatever the template asks, to call one tool where two are needed
-    # unless asked for an array, and to call again instead of answering when results come back in tags
+    # unless shown an array, and to call again instead of answering when results come back in tags (docs/log.md). Sampling:
+    # generation_config.json of Qwen/Qwen2.5-Coder-1.5B-Instruct without its repetition penalty, as the trials were run
     replace(
         _HERMES,
         variant="qwen2.5-small",
@@ -83,8 +85,15 @@ _ROWS = (
         counter_evidence=(*_HERMES.counter_evidence, "<think>"),
         max_parameters=4_000_000_000,
         tool_prompt=ToolPrompt(
-            preferred=True, default_system="You are Qwen, created by Alibaba Cloud. You are a helpful assistant."
+            text=_SHORT_TOOL_PROMPT,
+            preferred=True,
+            default_system="You are Qwen, created by Alibaba Cloud. You are a helpful assistant.",
+            example=_EXAMPLE,
         ),
+        plain=PlainStyle(
+            text="Tool results:\n{results}\n\nAnswer the question with a full sentence, using all these results: {question}"
+        ),
+        sampling={"temperature": 0.7, "top_p": 0.8, "top_k": 20},
         text_calls="array",
         result_style="plain",
     ),
@@ -98,7 +107,7 @@ _ROWS = (
         tool_prompt=ToolPrompt(
             text=_SHORT_TOOL_PROMPT,
             default_system="You are a helpful AI assistant named SmolLM, trained by Hugging Face",
-            example=_EXAMPLE,
+            example=replace(_EXAMPLE, answer=None),
         ),
         plain=PlainStyle(text="{question}\n\nTool results:\n{results}", merged=True),
         sampling={"temperature": 0.2, "top_p": 0.9},

@@ -49,10 +49,13 @@ class CallSyntax:
 
 @dataclass(frozen=True, slots=True)
 class WorkedExample:
-    """A question, tools (name, description) without arguments, and, unsaid, the reply that calls each of them."""
+    """One exchange that shows a model how it is done: a question, and tools without arguments as (name, description, result);
+    the reply that calls each of them goes without saying. With an `answer` the exchange goes on with the results and ends.
+    """
 
     question: str
-    tools: tuple[tuple[str, str], ...]
+    tools: tuple[tuple[str, str, str], ...]
+    answer: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +64,8 @@ class ToolPrompt:
     in place of the template's own words.
 
     `default_system` stands before it where the request has no system message, as the template would have it. With `example`,
-    a question is told its tools itself, behind the worked example, until it has results.
+    the questions themselves are told the tools, behind the worked example; if that has no answer, only the open question is,
+    until it has results.
     """
 
     text: str = TOOL_PROMPT

@@ -27,17 +27,29 @@ def tool_prompt(tools: Sequence[Tool], family: Family) -> str:
 
 
 def tell_tools(messages: list[Message], tools: Sequence[Tool], family: Family) -> list[Message]:
-    """The messages with the tools told in words: in the system message, or, for families that need a worked example to begin,
-    behind that example in the question itself until it has results."""
+    """The messages with the tools told in words: in the system message, or, for families that need a worked example, behind
+    that example in the questions. See `ToolPrompt`."""
     text = tool_prompt(tools, family)
     example = family.tool_prompt.example
-    place = _open_question(messages) if example is not None else None
-    if example is None or place is None:
+    places = _places(messages, example) if example is not None else []
+    if example is None or not places:
         return _with_system(messages, family, text)
-    asked = {**messages[place], "content": f"{messages[place]['content']}\n\n{text}"}
-    system, *rest = _with_system([*messages[:place], asked, *messages[place + 1 :]], family, "")
-    opening = [system] if system["content"] else []
-    return [*opening, *_exchange(example, family), *rest]
+    system, *rest = _with_system(
+        [_asked(message, text) if place in places else message for place, message in enumerate(messages)], family, ""
+    )
+    return [*([system] if system["content"] else []), *_exchange(example, family), *rest]
+
+
+def _asked(question: Message, text: str) -> Message:
+    return {**question, "content": f"{question['content']}\n\n{text}"}
+
+
+def _places(messages: Sequence[Message], example: WorkedExample) -> list[int]:
+    """The questions that are told the tools."""
+    if example.answer is not None:
+        return [place for place, message in enumerate(messages) if is_question(message) and not message.get("_results")]
+    place = _open_question(messages)
+    return [] if place is None else [place]
 
 
 def _open_question(messages: Sequence[Message]) -> int | None:
@@ -51,12 +63,17 @@ def _open_question(messages: Sequence[Message]) -> int | None:
 
 
 def _exchange(example: WorkedExample, family: Family) -> list[Message]:
-    tools = [Tool(name, description) for name, description in example.tools]
-    calls = family.write_text_calls([(tool.name, "{}") for tool in tools])
-    return [
-        {"role": "user", "content": f"{example.question}\n\n{tool_prompt(tools, family)}"},
-        {"role": "assistant", "content": calls},
+    """The worked example, told as the real exchange is."""
+    tools = [Tool(name, description) for name, description, _ in example.tools]
+    exchange: list[Message] = [
+        {"role": "user", "content": example.question},
+        {"role": "assistant", "content": family.write_text_calls([(tool.name, "{}") for tool in tools])},
     ]
+    if example.answer is not None:
+        exchange += [{"role": "tool", "name": name, "content": result} for name, _, result in example.tools]
+        exchange.append({"role": "assistant", "content": example.answer})
+    question, *rest = tell_results(exchange, family)
+    return [_asked(question, tool_prompt(tools, family)), *rest]
 
 
 def _with_system(messages: list[Message], family: Family, text: str) -> list[Message]:

@@ -50,8 +50,8 @@ class Harness:
     max_turns: int | None = 8
     name: str | None = None
     temperature: float | None = None
-    max_tokens: int | None = None
-    """Per turn. None: the server's own limit."""
+    max_tokens: int | None = 2048
+    """Per turn: small models may go on for ever. None: the server's own limit."""
     sampling: Mapping[str, Any] = field(default_factory=dict)
     """Any further request fields, such as `top_p` or `chat_template_kwargs`."""
     tool_choice: str = "auto"
