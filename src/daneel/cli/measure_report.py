@@ -32,7 +32,8 @@ def print_plan(console: Console, measurement: Measurement, *, server: str) -> No
     console.print(f"[bold]Goal[/]   {escape(goal.name)}: “{escape(goal.prompt)}”")
     told = "" if model.verified else " [dim](unverified: the server gives no hash of the weights)[/]"
     console.print(f"[bold]Model[/]  {escape(model.name)} at {escape(server)}{told}")
-    temperatures = sorted({str(harness.temperature) for harness in measurement.harnesses.values()})
+    given = {harness.temperature for harness in measurement.harnesses.values()}
+    temperatures = sorted("the server's own" if value is None else str(value) for value in given)
     choices = {harness.first_tool_choice for harness in measurement.harnesses.values()} - {None, "auto"}
     forced = f"; tool choice of the first turn: {escape(' or '.join(sorted(map(str, choices))))}" if choices else ""
     console.print(

@@ -88,7 +88,7 @@ _ROWS = (
             text=_SHORT_TOOL_PROMPT,
             preferred=True,
             default_system="You are Qwen, created by Alibaba Cloud. You are a helpful assistant.",
-            example=_EXAMPLE,
+            examples=(_EXAMPLE,),
         ),
         plain=PlainStyle(
             text="Tool results:\n{results}\n\nAnswer the question with a full sentence, using all these results: {question}"
@@ -107,7 +107,8 @@ _ROWS = (
         tool_prompt=ToolPrompt(
             text=_SHORT_TOOL_PROMPT,
             default_system="You are a helpful AI assistant named SmolLM, trained by Hugging Face",
-            example=replace(_EXAMPLE, answer=None),
+            examples=(replace(_EXAMPLE, answer=None),),
+            examples_until_results=True,
         ),
         plain=PlainStyle(text="{question}\n\nTool results:\n{results}", merged=True),
         sampling={"temperature": 0.2, "top_p": 0.9},

@@ -49,12 +49,14 @@ class CallSyntax:
 
 @dataclass(frozen=True, slots=True)
 class WorkedExample:
-    """One exchange that shows a model how it is done: a question, and tools without arguments as (name, description, result);
-    the reply that calls each of them goes without saying. With an `answer` the exchange goes on with the results and ends.
+    """One exchange that shows a model how it is done: a question, and tools without arguments as (name, description, result).
+
+    The reply calls those tools that have a result; none, if none has. With an `answer` the exchange goes on with the results
+    and ends there.
     """
 
     question: str
-    tools: tuple[tuple[str, str, str], ...]
+    tools: tuple[tuple[str, str, str | None], ...]
     answer: str | None = None
 
 
@@ -63,15 +65,16 @@ class ToolPrompt:
     """How tools are told in words, `{tools}` being a line for each. For templates that know no tools; with `preferred`, also
     in place of the template's own words.
 
-    `default_system` stands before it where the request has no system message, as the template would have it. With `example`,
-    the questions themselves are told the tools, behind the worked example; if that has no answer, only the open question is,
-    until it has results.
+    `default_system` stands before it where the request has no system message, as the template would have it. With `examples`,
+    the questions themselves are told the tools, behind those exchanges; with `examples_until_results`, only the open question
+    is, until it has results, and then the system message.
     """
 
     text: str = TOOL_PROMPT
     preferred: bool = False
     default_system: str = ""
-    example: WorkedExample | None = None
+    examples: tuple[WorkedExample, ...] = ()
+    examples_until_results: bool = False
 
 
 @dataclass(frozen=True, slots=True)

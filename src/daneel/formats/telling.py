@@ -27,29 +27,30 @@ def tool_prompt(tools: Sequence[Tool], family: Family) -> str:
 
 
 def tell_tools(messages: list[Message], tools: Sequence[Tool], family: Family) -> list[Message]:
-    """The messages with the tools told in words: in the system message, or, for families that need a worked example, behind
-    that example in the questions. See `ToolPrompt`."""
+    """The messages with the tools told in words: in the system message, or, for families that need worked examples, behind
+    those in the questions. See `ToolPrompt`."""
     text = tool_prompt(tools, family)
-    example = family.tool_prompt.example
-    places = _places(messages, example) if example is not None else []
-    if example is None or not places:
+    examples = family.tool_prompt.examples
+    places = _places(messages, family) if examples else []
+    if not places:
         return _with_system(messages, family, text)
     system, *rest = _with_system(
         [_asked(message, text) if place in places else message for place, message in enumerate(messages)], family, ""
     )
-    return [*([system] if system["content"] else []), *_exchange(example, family), *rest]
+    shown = [message for example in examples for message in _exchange(example, family)]
+    return [*([system] if system["content"] else []), *shown, *rest]
 
 
 def _asked(question: Message, text: str) -> Message:
     return {**question, "content": f"{question['content']}\n\n{text}"}
 
 
-def _places(messages: Sequence[Message], example: WorkedExample) -> list[int]:
+def _places(messages: Sequence[Message], family: Family) -> list[int]:
     """The questions that are told the tools."""
-    if example.answer is not None:
-        return [place for place, message in enumerate(messages) if is_question(message) and not message.get("_results")]
-    place = _open_question(messages)
-    return [] if place is None else [place]
+    if family.tool_prompt.examples_until_results:
+        place = _open_question(messages)
+        return [] if place is None else [place]
+    return [place for place, message in enumerate(messages) if is_question(message) and not message.get("_results")]
 
 
 def _open_question(messages: Sequence[Message]) -> int | None:
@@ -63,16 +64,16 @@ def _open_question(messages: Sequence[Message]) -> int | None:
 
 
 def _exchange(example: WorkedExample, family: Family) -> list[Message]:
-    """The worked example, told as the real exchange is."""
-    tools = [Tool(name, description) for name, description, _ in example.tools]
-    exchange: list[Message] = [
-        {"role": "user", "content": example.question},
-        {"role": "assistant", "content": family.write_text_calls([(tool.name, "{}") for tool in tools])},
-    ]
+    """A worked example, told as the real exchange is."""
+    exchange: list[Message] = [{"role": "user", "content": example.question}]
+    results = [{"role": "tool", "name": name, "content": result} for name, _, result in example.tools if result is not None]
+    if results:
+        calls = family.write_text_calls([(result["name"], "{}") for result in results])
+        exchange.append({"role": "assistant", "content": calls})
     if example.answer is not None:
-        exchange += [{"role": "tool", "name": name, "content": result} for name, _, result in example.tools]
-        exchange.append({"role": "assistant", "content": example.answer})
+        exchange += [*results, {"role": "assistant", "content": example.answer}]
     question, *rest = tell_results(exchange, family)
+    tools = [Tool(name, description) for name, description, _ in example.tools]
     return [_asked(question, tool_prompt(tools, family)), *rest]
 
 
