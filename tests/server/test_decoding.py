@@ -41,6 +41,12 @@ def test_without_wishes_the_rest_of_the_context_and_plain_sampling() -> None:
     assert warnings == []
 
 
+def test_the_models_own_sampling_holds_where_the_request_says_nothing() -> None:
+    served = fake_model(FakeEngine(), sampling={"temperature": 0.2, "top_p": 0.9})
+    assert plan(served)[0].sampling == Sampling(temperature=0.2, top_p=0.9)
+    assert plan(served, temperature=0, top_k=5)[0].sampling == Sampling(temperature=0.0, top_p=0.9, top_k=5)
+
+
 def test_what_is_wished_is_passed_on() -> None:
     wishes = {"temperature": 0.5, "top_k": 3, "top_p": 0.9, "min_p": 0.1, "repetition_penalty": 1.1, "seed": 7}
     penalties = {"presence_penalty": 0.2, "frequency_penalty": 0.3}

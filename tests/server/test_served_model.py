@@ -56,6 +56,36 @@ def test_a_template_without_tools_makes_the_generic_family() -> None:
     assert (entry["format"], entry["tool_prompt"]) == ("generic", "generic")
 
 
+QWEN_LIKE = (
+    '{% if tools %}<tool_call></tool_call>"arguments"{% for t in tools %}{{ t.function.name }}{% endfor %}{% endif %}'
+    "{% for m in messages %}<|im_start|>created by Alibaba Cloud {{ m.content }}{% endfor %}"
+)
+
+
+@pytest.mark.parametrize(
+    ("num_parameters", "family_name", "variant", "tool_prompt"),
+    [
+        (500_000_000, None, "qwen2.5-small", "generic"),
+        (500_000_000, "hermes", None, "template"),
+        (70_000_000_000, None, None, "template"),
+        (None, None, None, "template"),
+    ],
+)
+def test_a_model_known_to_be_small_is_told_of_tools_in_other_words_unless_the_format_is_given(
+    monkeypatch: pytest.MonkeyPatch,
+    num_parameters: int | None,
+    family_name: str | None,
+    variant: str | None,
+    tool_prompt: str,
+) -> None:
+    info = EngineProcess.info
+    sized = property(lambda self: msgspec.structs.replace(info.fget(self), num_parameters=num_parameters))
+    monkeypatch.setattr(EngineProcess, "info", sized)
+    entry = with_model(described, template_source=QWEN_LIKE, family_name=family_name)
+    assert (entry["format"], entry["format_variant"], entry["tool_prompt"]) == ("hermes", variant, tool_prompt)
+    assert bool(entry["default_sampling"]) == (variant is not None)
+
+
 def test_a_model_whose_file_holds_no_template_speaks_chatml(monkeypatch: pytest.MonkeyPatch) -> None:
     info = EngineProcess.info
     monkeypatch.setattr(

@@ -93,6 +93,7 @@ def fake_model(engine: FakeEngine, *, family: str = "hermes", template_knows_too
         "family": registry.get(family),
         "template_variables": {},
         "template_knows_tools": template_knows_tools,
+        "sampling": {},
         "template_sha256": "0" * 64,
         "weights_sha256": None,
         "reasoning_field": "reasoning",

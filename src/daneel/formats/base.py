@@ -43,7 +43,7 @@ class CallEvent:
     """A call that could be read. `arguments` is JSON text of an object. `raw` is what the model wrote, markers included.
 
     `repair` names the repair that made it readable, or is `None`. `call_id` is an id the model wrote itself, if it did.
-    `spans` are its characters: one span of kind `tool`, in the order of the text.
+    `span` is its characters, of kind `tool`.
     """
 
     name: str
@@ -106,5 +106,8 @@ class Parser(Protocol):
     def feed(self, text: str) -> list[Event]: ...
 
     def finish(self, *, truncated: bool) -> list[Event]:
-        """End of the text. `truncated`: the length limit ended it, not the model; an open call is then `truncated`."""
+        """End of the text. `truncated`: the length limit ended it, not the model.
+
+        A call that the end cuts off is `truncated` either way; with `truncated`, so is what can only be the beginning of one.
+        """
         ...

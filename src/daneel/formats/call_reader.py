@@ -48,6 +48,7 @@ class CallReader:
         self._told_size = 0
         self._gap: list[str] = []
         self._error = ScanError("", 0)
+        self._unclosed: Literal["malformed", "truncated"] = "malformed"
 
     def open(self) -> None:
         """An opening marker stands at the buffer's position."""
@@ -77,11 +78,12 @@ class CallReader:
             if not buffer.final:
                 return "more"
             return self._fail_head(
-                body, len(text), len(text), f"the text ends where {self._grammar.expected_head} should follow"
+                body, len(text), len(text), f"the text ends where {self._grammar.expected_head} should follow", "truncated"
             )
         closing = self._closing_ahead(body)
         if closing is None:
             return "more"
+        kind: Literal["malformed", "truncated"] = "malformed"
         first = body
         while first < len(text) and text[first] in WHITE:
             first += 1
@@ -91,18 +93,17 @@ class CallReader:
             and len(text) - body <= LOOK_AHEAD
             and not self._markers.call_ends.search(text, body)
         ):
-            closing = len(text)
+            closing, kind = len(text), "truncated"
         if closing < 0:
             return "text"
-        return self._fail_head(body, closing, first, f"expected {self._grammar.expected_head}")
+        return self._fail_head(body, closing, first, f"expected {self._grammar.expected_head}", kind)
 
-    def _fail_head(self, body: int, end: int, at: int, message: str) -> Step:
+    def _fail_head(self, body: int, end: int, at: int, message: str, kind: Literal["malformed", "truncated"]) -> Step:
         """No body: the buffer up to `end` is the failed call; `at` is where the body should begin."""
         self._body_at, self._raw_start = body - self._buffer.pos, self._buffer.offset
-        cut_off = self._buffer.truncated and end == len(self._buffer.text)
         self._scanner = self._grammar.scanner()
         self._raw = [self._buffer.take(end)]
-        return self._fail(ScanError(message, at - body), "truncated" if cut_off else "malformed")
+        return self._fail(ScanError(message, at - body), kind)
 
     def _begin(self, body_at: int, start: int, raw: list[str]) -> None:
         """A body begins behind `raw`, whose first character stands at `start`."""
@@ -134,15 +135,15 @@ class CallReader:
             self._raw_size - self._body_at + len(buffer.text) - buffer.pos,
         )
         if not buffer.truncated:
-            return self._give_up(error)
+            return self._give_up(error, "truncated")
         self._raw.append(buffer.take(len(buffer.text)))
         return self._fail(error, "truncated")
 
-    def _give_up(self, error: ScanError) -> Step:
-        """The body cannot be read: find its end by the markers, from its start."""
+    def _give_up(self, error: ScanError, kind: Literal["malformed", "truncated"] = "malformed") -> Step:
+        """The body cannot be read: find its end by the markers, from its start. `kind` holds if no marker ends it."""
         self._buffer.unread("".join(self._raw))
         self._raw = [self._buffer.take(self._buffer.pos + self._body_at)]
-        self._error, self._step = error, self._skip
+        self._error, self._unclosed, self._step = error, kind, self._skip
         return "go"
 
     def _skip(self) -> Step:
@@ -151,7 +152,7 @@ class CallReader:
         if found is None:
             waiting = 0 if buffer.final else ends.partial(buffer.text, buffer.pos)
             self._raw.append(buffer.take(len(buffer.text) - waiting))
-            return self._fail(self._error, "malformed") if buffer.final else "more"
+            return self._fail(self._error, self._unclosed) if buffer.final else "more"
         start, end, role = found
         self._raw.append(buffer.take(end if role == "call_close" else start))
         return self._fail(self._error, "malformed", len(self._markers.call.close) if role == "call_close" else 0)
