@@ -39,7 +39,13 @@ def test_detection_from_the_templates_themselves(shared_dir: Path) -> None:
 
 @pytest.mark.parametrize(
     ("num_parameters", "variant"),
-    [(None, ""), (494_000_000, "qwen2.5-small"), (3_090_000_000, "qwen2.5-small"), (7_600_000_000, "")],
+    [
+        (None, ""),
+        (494_000_000, "qwen2.5-tiny"),
+        (1_540_000_000, "qwen2.5-small"),
+        (3_090_000_000, "qwen2.5-small"),
+        (7_600_000_000, ""),
+    ],
 )
 def test_small_models_of_a_family_are_told_of_tools_in_their_own_way(
     shared_dir: Path, num_parameters: int | None, variant: str

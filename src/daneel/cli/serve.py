@@ -117,6 +117,9 @@ async def _serve(
         return await ServedModel.load(spec, options, version=version("daneel"), on_progress=tell)
 
     def on_ready(model: ServedModel, url: str) -> None:
+        if model.family.variant:
+            told = "; ".join(("served in the words that got such models to finish", *model.family.quirks))
+            print(f"{model.name}: {told}; --format {model.family.name} serves it as the family is", file=sys.stderr)
         print(f"Serving {model.name} at {url}")
         print(f"Try: {_curl(url, key is not None)}", flush=True)
 

@@ -65,6 +65,37 @@ _EXAMPLE = WorkedExample(
     "The weather is sunny, 21 C, and 709037 people live here.",
 )
 
+_OVERCALLS = "behind its worked example it calls every tool that it is shown, whatever is asked"
+
+# Qwen2.5 up to 3B, Coder too: seen to write bare JSON whatever the template asks, to call one tool where two are needed unless
+# asked for an array, and to call again instead of answering when results come back in tags (docs/log.md). Sampling:
+# generation_config.json of Qwen/Qwen2.5-Coder-1.5B-Instruct without its repetition penalty, as the trials were run
+_QWEN_SMALL = replace(
+    _HERMES,
+    variant="qwen2.5-small",
+    evidence=(*_HERMES.evidence, "created by Alibaba Cloud"),
+    counter_evidence=(*_HERMES.counter_evidence, "<think>"),
+    max_parameters=4_000_000_000,
+    tool_prompt=ToolPrompt(
+        preferred=True, default_system="You are Qwen, created by Alibaba Cloud. You are a helpful assistant."
+    ),
+    text_calls="array",
+    result_style="plain",
+    sampling={"temperature": 0.7, "top_p": 0.8, "top_k": 20},
+)
+
+# the 0.5B of it cannot write an array unless it is shown one, nor answer unless it is shown an answer
+_QWEN_TINY = replace(
+    _QWEN_SMALL,
+    variant="qwen2.5-tiny",
+    max_parameters=1_000_000_000,
+    tool_prompt=replace(_QWEN_SMALL.tool_prompt, text=_SHORT_TOOL_PROMPT, examples=(_EXAMPLE,)),
+    plain=PlainStyle(
+        text="Tool results:\n{results}\n\nAnswer the question with a full sentence, using all these results: {question}"
+    ),
+    quirks=(_OVERCALLS,),
+)
+
 _ROWS = (
     _GEMMA4,
     # the template of the first google/gemma-4-31B-it opens no turn behind an assistant message unless its role is "model"
@@ -75,28 +106,8 @@ _ROWS = (
         counter_evidence=(),
         split_role="model",
     ),
-    # Qwen2.5 up to 3B, Coder too: seen to write bare JSON whatever the template asks, to call one tool where two are needed
-    # unless shown an array, and to call again instead of answering when results come back in tags (docs/log.md). Sampling:
-    # generation_config.json of Qwen/Qwen2.5-Coder-1.5B-Instruct without its repetition penalty, as the trials were run
-    replace(
-        _HERMES,
-        variant="qwen2.5-small",
-        evidence=(*_HERMES.evidence, "created by Alibaba Cloud"),
-        counter_evidence=(*_HERMES.counter_evidence, "<think>"),
-        max_parameters=4_000_000_000,
-        tool_prompt=ToolPrompt(
-            text=_SHORT_TOOL_PROMPT,
-            preferred=True,
-            default_system="You are Qwen, created by Alibaba Cloud. You are a helpful assistant.",
-            examples=(_EXAMPLE,),
-        ),
-        plain=PlainStyle(
-            text="Tool results:\n{results}\n\nAnswer the question with a full sentence, using all these results: {question}"
-        ),
-        sampling={"temperature": 0.7, "top_p": 0.8, "top_k": 20},
-        text_calls="array",
-        result_style="plain",
-    ),
+    _QWEN_TINY,
+    _QWEN_SMALL,
     _HERMES,
     # HuggingFaceTB/SmolLM2-135M-Instruct: calls only behind a worked example, answers when question and results are one
     # message. Sampling: the model's card
@@ -112,6 +123,7 @@ _ROWS = (
         ),
         plain=PlainStyle(text="{question}\n\nTool results:\n{results}", merged=True),
         sampling={"temperature": 0.2, "top_p": 0.9},
+        quirks=(_OVERCALLS,),
     ),
     _GENERIC,
 )

@@ -124,6 +124,7 @@ class ServedModel:
             "context_length": info.context_tokens,
             "format": self.family.name,
             "format_variant": self.family.variant or None,
+            "quirks": list(self.family.quirks),
             "tool_prompt": "template" if self.template_knows_tools else "generic",
             "default_sampling": dict(self.sampling),
             "engine": info.engine,
