@@ -12,7 +12,7 @@ from daneel.formats.registry import FAMILIES, detect, get
 
 
 def test_an_unknown_name_lists_what_there_is() -> None:
-    with pytest.raises(UserError, match="gemma4, generic, hermes"):
+    with pytest.raises(UserError, match=r"gemma4, .*generic, generic/example, hermes, hermes/array, hermes/example"):
         get("nonsense")
 
 
@@ -37,13 +37,19 @@ def test_detection_from_the_templates_themselves(shared_dir: Path) -> None:
         assert found == expected, entry["file"]
 
 
+def test_a_variant_has_a_name_of_its_own() -> None:
+    example = get("hermes/example")
+    assert (example.name, example.variant) == ("hermes", "example")
+    assert example.call == get("hermes").call
+
+
 @pytest.mark.parametrize(
     ("num_parameters", "variant"),
     [
         (None, ""),
-        (494_000_000, "qwen2.5-tiny"),
-        (1_540_000_000, "qwen2.5-small"),
-        (3_090_000_000, "qwen2.5-small"),
+        (494_000_000, "example"),
+        (1_540_000_000, "array"),
+        (3_090_000_000, "array"),
         (7_600_000_000, ""),
     ],
 )

@@ -65,8 +65,8 @@ QWEN_LIKE = (
 @pytest.mark.parametrize(
     ("num_parameters", "family_name", "variant", "tool_prompt"),
     [
-        (500_000_000, None, "qwen2.5-tiny", "generic"),
-        (1_500_000_000, None, "qwen2.5-small", "generic"),
+        (500_000_000, None, "example", "generic"),
+        (1_500_000_000, None, "array", "generic"),
         (500_000_000, "hermes", None, "template"),
         (70_000_000_000, None, None, "template"),
         (None, None, None, "template"),

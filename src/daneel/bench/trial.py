@@ -138,5 +138,7 @@ def _verdict(goal: Goal, finished: Run) -> tuple[bool | None, str | None]:
         return None, finished.detail or finished.stop_reason
     try:
         return goal(finished), None
-    except Exception as error:  # noqa: BLE001 - a person's own code may raise anything
-        return None, f"the check of goal {goal.name} raised {type(error).__name__}: {error}"
+    except BaseException as error:  # a person's own code may raise anything
+        if is_interrupt(error):
+            raise
+        return None, f"the check of goal {goal.name} raised {described(error)}"

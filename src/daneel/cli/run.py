@@ -17,6 +17,7 @@ from daneel.errors import UserError
 from daneel.harness.definition import Goal
 from daneel.harness.files import HarnessFile, load
 from daneel.harness.loop import run
+from daneel.harness.raised import described, is_interrupt
 from daneel.harness.run_record import Run
 from daneel.harness.transcript import TranscriptStore
 
@@ -93,8 +94,10 @@ def judge(goal: Goal | None, finished: Run) -> tuple[bool | None, str | None]:
         return None, f"goal {goal.name}: not judged, the run was {finished.stop_reason}"
     try:
         achieved = goal(finished)
-    except Exception as error:  # noqa: BLE001 - a check is a person's own code
-        return None, f"goal {goal.name}: not judged, its check raised {type(error).__name__}: {error}"
+    except BaseException as error:  # a check is a person's own code
+        if is_interrupt(error):
+            raise
+        return None, f"goal {goal.name}: not judged, its check raised {described(error)}"
     return achieved, f"goal {goal.name}: {'achieved' if achieved else 'not achieved'}"
 
 

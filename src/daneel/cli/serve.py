@@ -67,7 +67,11 @@ def serve(
     ] = None,
     format_name: Annotated[
         str | None,
-        typer.Option("--format", metavar="NAME", help="How the model writes calls; by default told from the template."),
+        typer.Option(
+            "--format",
+            metavar="NAME",
+            help="How the model writes calls, NAME or NAME/VARIANT; by default told from the template and the size.",
+        ),
     ] = None,
     reasoning_field: Annotated[
         str, typer.Option(help="Where reasoning goes, unless a request says: " + ", ".join(REASONING_FIELDS) + ".")

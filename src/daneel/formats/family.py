@@ -28,7 +28,8 @@ class Family:
     """One family's format.
 
     `variant`: "" for the family as it is; else a row that differs in how such models are best told of tools and results, and
-    is found by detection only. `evidence` / `counter_evidence`: texts a template of the family holds all / none of;
+    is found by detection or asked for as `name/variant`.
+    `evidence` / `counter_evidence`: texts a template of the family holds all / none of;
     `max_parameters`: and the model has at most so many. `result_style` and `plain`: how results are told by default, and how
     plainly. `content_before_calls`: the template writes an assistant message's content before its calls; if not, the content
     gets a message of its own with the role `split_role`. `failed_result_role`: `"tool"` if a tool message without a call
@@ -55,6 +56,11 @@ class Family:
     result_text: str = "<tool_response>\n{name}: {value}\n</tool_response>"
     sampling: Mapping[str, float] = field(default_factory=dict)
     quirks: tuple[str, ...] = ()
+
+    @property
+    def full_name(self) -> str:
+        """`name`, or `name/variant`."""
+        return f"{self.name}/{self.variant}" if self.variant else self.name
 
     @property
     def grammar(self) -> ArgumentGrammar:

@@ -70,9 +70,9 @@ _OVERCALLS = "behind its worked example it calls every tool that it is shown, wh
 # Qwen2.5 up to 3B, Coder too: seen to write bare JSON whatever the template asks, to call one tool where two are needed unless
 # asked for an array, and to call again instead of answering when results come back in tags (docs/log.md). Sampling:
 # generation_config.json of Qwen/Qwen2.5-Coder-1.5B-Instruct without its repetition penalty, as the trials were run
-_QWEN_SMALL = replace(
+_QWEN_ARRAY = replace(
     _HERMES,
-    variant="qwen2.5-small",
+    variant="array",
     evidence=(*_HERMES.evidence, "created by Alibaba Cloud"),
     counter_evidence=(*_HERMES.counter_evidence, "<think>"),
     max_parameters=4_000_000_000,
@@ -85,11 +85,11 @@ _QWEN_SMALL = replace(
 )
 
 # the 0.5B of it cannot write an array unless it is shown one, nor answer unless it is shown an answer
-_QWEN_TINY = replace(
-    _QWEN_SMALL,
-    variant="qwen2.5-tiny",
+_QWEN_EXAMPLE = replace(
+    _QWEN_ARRAY,
+    variant="example",
     max_parameters=1_000_000_000,
-    tool_prompt=replace(_QWEN_SMALL.tool_prompt, text=_SHORT_TOOL_PROMPT, examples=(_EXAMPLE,)),
+    tool_prompt=replace(_QWEN_ARRAY.tool_prompt, text=_SHORT_TOOL_PROMPT, examples=(_EXAMPLE,)),
     plain=PlainStyle(
         text="Tool results:\n{results}\n\nAnswer the question with a full sentence, using all these results: {question}"
     ),
@@ -106,14 +106,14 @@ _ROWS = (
         counter_evidence=(),
         split_role="model",
     ),
-    _QWEN_TINY,
-    _QWEN_SMALL,
+    _QWEN_EXAMPLE,
+    _QWEN_ARRAY,
     _HERMES,
     # HuggingFaceTB/SmolLM2-135M-Instruct: calls only behind a worked example, answers when question and results are one
     # message. Sampling: the model's card
     replace(
         _GENERIC,
-        variant="smollm2",
+        variant="example",
         evidence=("named SmolLM, trained by Hugging Face",),
         tool_prompt=ToolPrompt(
             text=_SHORT_TOOL_PROMPT,
@@ -133,11 +133,11 @@ FAMILIES: dict[str, Family] = {family.name: family for family in _ROWS if not fa
 
 
 def get(name: str) -> Family:
-    """The family called `name`. `UserError` lists the names there are."""
-    family = FAMILIES.get(name)
-    if family is None:
-        raise UserError(f"no format is called {name!r}; there are: {', '.join(sorted(FAMILIES))}")
-    return family
+    """The family called `name`, or its variant `name/variant`. `UserError` lists the names there are."""
+    named = {family.full_name: family for family in _ROWS}
+    if name not in named:
+        raise UserError(f"no format is called {name!r}; there are: {', '.join(sorted(named))}")
+    return named[name]
 
 
 def detect(template: str | None, *, num_parameters: int | None = None) -> Family:

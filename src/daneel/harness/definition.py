@@ -10,16 +10,20 @@ def now(trial) -> bool:
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from importlib.metadata import version
+from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from typing import Any, Literal
 
 from daneel.errors import UserError
 from daneel.harness.policy import Recovery
 from daneel.harness.run_record import Run
 from daneel.harness.tools.registry import Tool, source_of
+from daneel.harness.tools.schema import where
 
 ToolResultStyle = Literal["auto", "native", "plain"]
 
@@ -99,10 +103,14 @@ class Harness:
             value = getattr(self, field_name)
             if value is not None and (not isinstance(value, int) or value < 1):
                 raise UserError(f"{label}: {field_name} must be a whole number of at least 1, or None, not {value!r}")
-        if self.timeout_s is not None and self.timeout_s <= 0:
+        if self.timeout_s is not None and not self.timeout_s > 0:
             raise UserError(f"{label}: timeout_s must be above 0, or None, not {self.timeout_s!r}")
-        if self.temperature is not None and self.temperature < 0:
+        if self.temperature is not None and not 0 <= self.temperature < math.inf:
             raise UserError(f"{label}: temperature must be 0 or more, not {self.temperature!r}")
+        try:
+            json.dumps(dict(self.sampling), allow_nan=False)
+        except (TypeError, ValueError) as error:  # sent as it is, NaN would become null: the server's default, unasked
+            raise UserError(f"{label}: sampling cannot be sent as JSON: {error}") from error
 
     def tool(self, name: str) -> Tool | None:
         """The tool of exactly this name."""
@@ -135,7 +143,10 @@ class Goal:
     check: Callable[[Run], bool]
 
     def __call__(self, run: Run) -> bool:
-        return bool(self.check(run))
+        said = self.check(run)
+        if inspect.isawaitable(said) or isinstance(said, AsyncGenerator | Generator):
+            raise TypeError(f"the check gave a {type(said).__name__}, which is neither true nor false")
+        return bool(said)
 
     def fingerprint(self) -> str:
         """*G*: the hash of prompt and check."""
@@ -146,7 +157,15 @@ def goal(*, prompt: str, name: str | None = None) -> Callable[[Callable[[Run], b
     """Make a goal of a check: `@goal(prompt="…")` above `def name(trial) -> bool`. The check is given the finished `Run`."""
     if not isinstance(prompt, str) or not prompt.strip():
         raise UserError("goal: the prompt is empty")
-    return lambda check: Goal(name or check.__name__, prompt, check)
+
+    def make(check: Callable[[Run], bool]) -> Goal:
+        goal_name = name or check.__name__
+        if any(is_kind(check) for is_kind in (iscoroutinefunction, isasyncgenfunction, isgeneratorfunction)):
+            # what it gives is an object before it is an answer, and so would count as achieved whatever it says
+            raise UserError(f"{where(check)}: goal {goal_name}: the check must be a plain function: no async, no yield")
+        return Goal(goal_name, prompt, check)
+
+    return make
 
 
 def digest(value: Any) -> str:

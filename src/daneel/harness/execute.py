@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from daneel.harness.limits import Meter
+from daneel.harness.raised import described, is_interrupt
 from daneel.harness.recorder import Recorder
 from daneel.harness.recovery import Attempt, Problem
 from daneel.harness.run_record import CallRecord
@@ -109,8 +110,10 @@ def _run(attempt: Attempt) -> CallRecord:
     started = time.monotonic()
     try:
         record.result = attempt.tool.run(attempt.bound.kwargs)
-    except Exception as error:  # noqa: BLE001 - a tool is anybody's code
-        record.error = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    except BaseException as error:  # a tool is anybody's code
+        if is_interrupt(error):
+            raise
+        record.error = described(error)
         record.result = f"Error: {record.error}"
     record.duration_s = time.monotonic() - started
     return record

@@ -13,6 +13,7 @@ from types import ModuleType
 
 from daneel.errors import UserError
 from daneel.harness.definition import Goal, Harness
+from daneel.harness.raised import described, is_interrupt
 
 
 @dataclass(frozen=True)
@@ -77,12 +78,14 @@ def _execute(path: Path) -> ModuleType:
         except UserError:
             raise
         except SyntaxError as error:
-            raise UserError(f"{error.filename or path}, line {error.lineno}: syntax error: {error.msg}") from error
+            line = f", line {error.lineno}" if error.lineno else ""  # there is none for a file with null bytes
+            raise UserError(f"{error.filename or path}{line}: syntax error: {error.msg}") from error
         except SystemExit as error:
             raise UserError(f"{path}: ended the program while it was imported (exit {error.code})") from error
-        except Exception as error:  # a person's own code may raise anything
-            line = _last_line_in(error, path)
-            raise UserError(f"{path}{line}: {type(error).__name__}: {_first_line(error)}") from error
+        except BaseException as error:  # a person's own code may raise anything
+            if is_interrupt(error):
+                raise
+            raise UserError(f"{path}{_last_line_in(error, path)}: {_first_line(described(error))}") from error
     return module
 
 
@@ -105,8 +108,8 @@ def _last_line_in(error: BaseException, path: Path) -> str:
     return f", line {frames[-1].lineno}" if frames else ""
 
 
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or ["(no message)"])[0]
+def _first_line(text: str) -> str:
+    return text.strip().splitlines()[0]
 
 
 def _listed(names: dict[str, Harness] | dict[str, Goal]) -> str:

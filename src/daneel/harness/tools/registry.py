@@ -19,7 +19,7 @@ import inspect
 import json
 import re
 import textwrap
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 from typing import Any, overload
 
@@ -77,7 +77,13 @@ class Tool:
         result = self.function(**kwargs)
         if inspect.iscoroutine(result):
             result = asyncio.run(result)
+        elif inspect.isasyncgen(result):  # as with a generator, the result is all that it yields
+            result = asyncio.run(_all_of(result))
         return result_text(result)
+
+
+async def _all_of(items: AsyncGenerator[Any, None]) -> list[Any]:
+    return [item async for item in items]
 
 
 def result_text(result: Any) -> str:

@@ -1,0 +1,24 @@
+"""What a person's own code (a tool, a check, a harness file) raised, as text that can be shown, stored and sent."""
+
+from __future__ import annotations
+
+import threading
+
+
+def is_interrupt(error: BaseException) -> bool:
+    """Whether it is Ctrl-C, which belongs to whoever runs the program and is never the code's own failure.
+
+    Everything else is: `sys.exit()` in a tool or a check must not end a run, or a measurement of hours, without a word.
+    """
+    return isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
+
+
+def described(error: BaseException) -> str:
+    """`ValueError: what it says`, or only the kind. Never raises, though an exception's `__str__` may."""
+    kind = type(error).__name__
+    try:
+        said = str(error)
+    except Exception:  # noqa: BLE001 - `__str__` is a person's own code too
+        return kind
+    said = said.encode("utf-8", "replace").decode()  # a lone surrogate cannot be sent
+    return f"{kind}: {said}" if said else kind
