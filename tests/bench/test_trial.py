@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -119,6 +120,15 @@ def test_a_check_that_raises_makes_a_trial_invalid_with_the_reason(store):
     assert trial.achieved is None
     assert trial.not_scored == "the check of goal broken raised KeyError: 'answr'"
     assert summarise([trial]).num_invalid == 1
+
+
+def test_a_check_that_ends_the_program_does_not_end_the_measurement(store):
+    @goal(prompt="p")
+    def leaves(trial):
+        sys.exit("enough")
+
+    trials, _ = run_all(measurement(goal=leaves, num_trials=2), [text("yes"), text("yes")], store)
+    assert [trial.not_scored for trial in trials] == ["the check of goal leaves raised SystemExit: enough"] * 2
 
 
 def test_a_trial_is_stored_before_it_counts(store):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -27,6 +28,14 @@ def plain_function() -> None:
     """Not decorated."""
 
 
+async def async_check(_run: Run) -> bool:
+    return False
+
+
+def yielding_check(_run: Run) -> Iterator[bool]:
+    yield False
+
+
 @pytest.mark.parametrize(
     ("make_harness", "said"),
     [
@@ -45,13 +54,26 @@ def plain_function() -> None:
         (lambda: Harness(recovery=Recovery(repeat_stop_at=0)), "repeat_stop_at"),
         (lambda: Harness(recovery=Recovery(empty_reply="{nothing}")), "{nothing}"),
         (lambda: Harness(recovery=Recovery(empty_reply="{")), "empty_reply"),
+        (lambda: Harness(temperature=math.nan), "temperature must be"),
+        (lambda: Harness(temperature=math.inf), "temperature must be"),
+        (lambda: Harness(timeout_s=math.nan), "timeout_s must be"),
+        (lambda: Harness(sampling={"top_p": math.nan}), "sampling cannot be sent as JSON"),
+        (lambda: Harness(sampling={"stop": {"a", "b"}}), "sampling cannot be sent as JSON"),
         (lambda: goal(prompt=" "), "prompt is empty"),
+        (lambda: goal(prompt="p")(async_check), "goal async_check: the check must be a plain function"),  # type: ignore[arg-type]
+        (lambda: goal(prompt="p")(yielding_check), "goal yielding_check: the check must be a plain function"),  # type: ignore[arg-type]
     ],
 )
 def test_what_does_not_fit_is_refused(make_harness: Callable[[], Any], said: str) -> None:
     with pytest.raises(UserError) as caught:
         make_harness()
     assert said in str(caught.value)
+
+
+def test_a_check_that_gives_what_must_be_awaited_has_not_answered() -> None:
+    wrapped = goal(prompt="p")(lambda run: yielding_check(run))  # type: ignore[arg-type, return-value]
+    with pytest.raises(TypeError, match="generator, which is neither true nor false"):
+        wrapped(Run("id", "answered", "yes", 1, [], RunUsage(), [], [], 0.0))
 
 
 def test_the_fingerprint_covers_all_that_matters_and_not_the_name() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sqlite3
 import threading
@@ -121,6 +122,38 @@ def test_a_tool_that_raises_is_shown_to_the_model(stage: Stage) -> None:
     assert result.stop_reason == "answered"
     assert requests[1]["messages"][-1]["content"] == "Error: ValueError: no such thing"
     assert result.calls[0].error == "ValueError: no such thing"
+
+
+class Wordless(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+class Wild(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("parallel", [False, True])
+@pytest.mark.parametrize(
+    ("raised", "said"),
+    [
+        (SystemExit(7), "SystemExit: 7"),
+        (Wild("x"), "Wild: x"),
+        (asyncio.CancelledError(), "CancelledError"),
+        (Wordless(), "Wordless"),
+        (ValueError("odd \ud800"), "ValueError: odd ?"),
+    ],
+)
+def test_whatever_a_tool_raises_the_run_goes_on(stage: Stage, raised: BaseException, said: str, parallel: bool) -> None:
+    @tool(parallel=parallel)
+    def bad(n: int) -> None:
+        """Bad."""
+        raise raised
+
+    result, requests = stage.play([calls(("bad", {"n": 1}), ("bad", {"n": 2})), text("It failed.")], Harness(tools=[bad]))
+    assert result.stop_reason == "answered"
+    assert [call.error for call in result.calls] == [said, said]
+    assert requests[1]["messages"][-1]["content"] == f"Error: {said}"
 
 
 def test_calls_run_at_the_same_time_only_when_all_are_declared_safe(stage: Stage) -> None:

@@ -14,6 +14,7 @@ from daneel.errors import UserError
 from daneel.harness.client import Client, ClientError, ServerRefused
 from daneel.harness.definition import Goal, Harness, digest
 from daneel.harness.loop import run
+from daneel.harness.raised import described, is_interrupt
 from daneel.harness.recorder import TranscriptSink
 from daneel.harness.run_record import Run
 

@@ -143,7 +143,7 @@ class Goal:
     check: Callable[[Run], bool]
 
     def __call__(self, run: Run) -> bool:
-        said = self.check(run)
+        said: object = self.check(run)  # whatever a person's code gives
         if inspect.isawaitable(said) or isinstance(said, AsyncGenerator | Generator):
             raise TypeError(f"the check gave a {type(said).__name__}, which is neither true nor false")
         return bool(said)

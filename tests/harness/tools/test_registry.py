@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
@@ -51,6 +52,16 @@ def test_an_async_function_is_awaited() -> None:
         return n + 1
 
     assert later.run({"n": 1}) == "2"
+
+
+def test_what_an_async_generator_yields_is_its_result() -> None:
+    @tool
+    async def numbers(n: int) -> AsyncIterator[int]:
+        """Numbers."""
+        for number in range(n):
+            yield number
+
+    assert numbers.run({"n": 3}) == "[0,1,2]"
 
 
 def test_the_source_is_kept_for_the_fingerprint() -> None:

@@ -19,7 +19,7 @@ import inspect
 import json
 import re
 import textwrap
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncIterable, Callable
 from dataclasses import dataclass, field
 from typing import Any, overload
 
@@ -82,7 +82,7 @@ class Tool:
         return result_text(result)
 
 
-async def _all_of(items: AsyncGenerator[Any, None]) -> list[Any]:
+async def _all_of(items: AsyncIterable[Any]) -> list[Any]:
     return [item async for item in items]
 
 
