@@ -144,6 +144,7 @@ def _scripted(model: str | None, script: Path | None, context: int | None) -> _S
 
 def _from_model(engine: str, model: str | None, script: Path | None, gpu_layers: GpuLayers, context: int | None) -> _Source:
     from daneel.server.engines.base import EngineSpec
+    from daneel.server.models.digest import weights_digest
     from daneel.server.models.fit import check_fit
     from daneel.server.models.resolve import resolve
 
@@ -155,6 +156,7 @@ def _from_model(engine: str, model: str | None, script: Path | None, gpu_layers:
         raise UserError("which MODEL? A GGUF file, a name from `daneel models list`, or OWNER/NAME[:FILE] of the hub")
     with TerminalProgress() as progress:
         found = resolve(model, progress=progress)
+        sha256 = found.sha256 or weights_digest(found.shards, progress)
     # without --context the engine takes what fits, so only the smallest useful one must
     tokens = context or min(found.header.context_tokens or _FIT_CONTEXT_TOKENS, _FIT_CONTEXT_TOKENS)
     report = check_fit(found.header, tokens, weights_bytes=found.weights_bytes)
@@ -162,7 +164,7 @@ def _from_model(engine: str, model: str | None, script: Path | None, gpu_layers:
         print(f"{found.name}: {report.message}", file=sys.stderr)
     spec = EngineSpec("llama.cpp", model_path=str(found.path), gpu_layers=gpu_layers, context_tokens=context)
     names = dict.fromkeys((found.name, model, found.path.name, found.path.stem))
-    return _Source(spec, tuple(names), found.sha256)
+    return _Source(spec, tuple(names), sha256)
 
 
 def _gpu_layers(text: str) -> GpuLayers:
