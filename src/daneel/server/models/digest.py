@@ -17,7 +17,7 @@ _Remembered = dict[str, tuple[int, int, str]]
 
 
 def weights_digest(shards: Sequence[Path], progress: Progress) -> str | None:
-    """sha256 of a model's one file; of several shards, the sha256 of their hashes in order. `None` when a file cannot be read."""
+    """sha256 of a model's one file; of several shards, that of their hashes in order. `None`: a file cannot be read."""
     memory = models_dir() / "digests.json"
     remembered = _read(memory)
     try:
