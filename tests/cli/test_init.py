@@ -30,6 +30,11 @@ def test_the_starter_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answe
     assert (record["achieved"], record["calls"][0]["result"]) == (True, "3")
 
 
+def test_the_commands_to_try_can_be_pasted(tmp_path: Path) -> None:
+    result = invoke("init", tmp_path / "my agent")
+    assert f"daneel run '{tmp_path}/my agent/harness.py' --goal" in result.stdout
+
+
 def test_it_never_overwrites(tmp_path: Path) -> None:
     (tmp_path / "harness.py").write_text("mine")
     result = invoke("init", tmp_path)

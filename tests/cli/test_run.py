@@ -135,6 +135,8 @@ def test_options_reach_the_request(file: Path, monkeypatch: pytest.MonkeyPatch) 
         (["h.py", "hi", "--server", "http://127.0.0.1:9"], "cannot reach the server"),
         (["h.py", "hi", "--server", "x", "--serve", "y"], "exclude each other"),
         (["h.py", "hi", "--max-turns", "0"], "max_turns"),
+        (["h.py", "hi", "--server", ""], "must look like http://host:port"),
+        (["h.py", "hi", "--temperature", "nan"], "temperature must be"),
         (["h.py", "hi", "--first-tool-choice", "none_such"], "none_such"),
     ],
 )

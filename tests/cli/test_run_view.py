@@ -34,6 +34,12 @@ def test_streamed_pieces_are_not_wrapped_and_thoughts_end_in_a_line() -> None:
     assert out.getvalue() == "I think.\n" + "word " * 20 + "[bold]end\n"
 
 
+def test_a_call_that_was_interrupted_shows_that_and_not_none() -> None:
+    shown, out = view()
+    shown.on_event(Event("result", 1, {"result": None, "error": "interrupted"}))
+    assert out.getvalue() == "← interrupted\n"
+
+
 def test_every_known_event_has_a_line() -> None:
     shown, out = view()
     shown.on_event(Event("call", 1, {"name": "f", "arguments": {"a": "ü", "n": 1}}))

@@ -602,7 +602,18 @@ def test_addresses(address: str, base: str) -> None:
 
 @pytest.mark.parametrize(
     "address",
-    ["", "http://", "ftp://host", "http://user:pass@host", "http://host?x=1", "http://host:port", "http://ho st", "://"],
+    [
+        "",
+        "http://",
+        "ftp://host",
+        "http://user:pass@host",
+        "http://host?x=1",
+        "http://host:port",
+        "http://ho st",
+        "://",
+        "http://host:0",
+        "http://host:65536",
+    ],
 )
 def test_addresses_that_are_none(address: str) -> None:
     with pytest.raises(UserError):

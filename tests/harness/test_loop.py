@@ -200,7 +200,7 @@ def test_turn_limit_and_the_last_turn_is_told(stage: Stage) -> None:
     assert (result.stop_reason, result.answer, result.turns) == ("turn_limit", None, 3)
     assert [call.result for call in result.calls] == ["0", "2", "4"]
     assert "last turn" not in str(requests[1])
-    assert requests[2]["messages"][-1] == {"role": "user", "content": Recovery().last_turn}
+    assert requests[2]["messages"][-1] == {"role": "user", "content": Recovery().last_turn, "name": "harness"}
 
 
 def test_an_answer_on_the_last_turn_counts_even_if_it_announces(stage: Stage) -> None:

@@ -28,7 +28,7 @@ def connect(
     """
     if server is not None and serve is not None:
         raise UserError("--server and --serve exclude each other: one names a running server, the other starts one")
-    url = stack.enter_context(LocalServer(serve)) if serve is not None else server or DEFAULT_SERVER
+    url = stack.enter_context(LocalServer(serve)) if serve is not None else DEFAULT_SERVER if server is None else server
     client = stack.enter_context(Client(url, api_key=key, model=model))
     try:
         _ = client.is_daneel, client.model

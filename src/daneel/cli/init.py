@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import typer
@@ -54,6 +55,7 @@ def register(app: typer.Typer) -> None:
             raise UserError(f"{error.filename or path} exists already; it was left as it is") from error
         except OSError as error:
             raise UserError(f"cannot write {path}: {error.strerror or error}") from error
+        quoted = shlex.quote(str(path))
         print(f"Wrote {path}. Try:\n")
-        print(f"  daneel run {path} --goal letters --serve smollm2-135m")
-        print(f"  daneel measure {path} --serve smollm2-135m")
+        print(f"  daneel run {quoted} --goal letters --serve smollm2-135m")
+        print(f"  daneel measure {quoted} --serve smollm2-135m")

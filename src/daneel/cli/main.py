@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 from importlib.metadata import version
+from io import TextIOWrapper
 
 import typer
 
 from daneel.cli import init, measure, models, run, serve, transcripts
 from daneel.errors import UserError
+
+_CANNOT_WRITE = frozenset({errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EFBIG})
 
 app = typer.Typer(
     name="daneel",
@@ -41,6 +46,7 @@ for _group in (serve, models, run, measure, transcripts, init):
 
 def main() -> None:
     """Entry point of the `daneel` script."""
+    _ready_streams()
     try:
         app()
     except UserError as error:
@@ -49,3 +55,25 @@ def main() -> None:
     except KeyboardInterrupt:
         print("daneel: interrupted", file=sys.stderr)
         sys.exit(130)
+    except OSError as error:
+        if error.errno not in _CANNOT_WRITE or error.filename is not None:
+            raise
+        # what is left in the buffer cannot be written at exit either, and Python would say so in words of its own
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        print(f"daneel: the output cannot be written: {error.strerror}", file=sys.stderr)
+        sys.exit(2)
+
+
+def _ready_streams() -> None:
+    """The standard streams, such that nothing we print can fail for its characters, and all three exist.
+
+    A character that the terminal's encoding lacks is shown as its number. A stream that was closed (`2>&-`) becomes
+    /dev/null: not only would printing fail, the next file opened would take its number, and receive what others print.
+    """
+    for name, number in (("stdin", 0), ("stdout", 1), ("stderr", 2)):
+        stream = getattr(sys, name)
+        if stream is None:
+            os.dup2(os.open(os.devnull, os.O_RDWR), number)
+            setattr(sys, name, os.fdopen(number, "w" if number else "r", encoding="utf-8", errors="backslashreplace"))
+        elif number and isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")

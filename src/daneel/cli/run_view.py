@@ -51,7 +51,8 @@ class RunView:
         elif event.kind == "call":
             self._line(f"→ {data['name']}({_arguments(data['arguments'])})", "cyan")
         elif event.kind == "result":
-            self._line(f"← {data['result']}", "red" if data["error"] else "green")
+            shown = data["result"] if data["result"] is not None else data["error"]  # a call that Ctrl-C ended has no result
+            self._line(f"← {shown}", "red" if data["error"] else "green")
         elif event.kind in _NOTES:
             self._line("! " + _NOTES[event.kind].format_map(_Shown(data)), "yellow")
 

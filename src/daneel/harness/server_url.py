@@ -28,6 +28,8 @@ def base_of(address: str) -> str:
         raise UserError(f"the server address {address!r} is not a URL: {error}") from None
     if url.scheme not in ("http", "https") or not _HOST.fullmatch(url.host):
         raise UserError(f"the server address {address!r} must look like http://host:port")
+    if url.port is not None and not 0 < url.port < 2**16:  # sockets would take its last 16 bits: another server
+        raise UserError(f"the server address {address!r} has no possible port: it must be from 1 to 65535")
     if url.userinfo:
         raise UserError("the server address must not hold a user name or password; give a key with --key")
     if url.query or url.fragment:
