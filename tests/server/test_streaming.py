@@ -63,6 +63,23 @@ def streamed(outputs: list[StepOutput | Exception]) -> Connection:
     return asyncio.run(run())
 
 
+def test_a_keepalive_within_the_reply_says_that_the_prompt_is_done() -> None:
+    async def run() -> Connection:
+        connection = Connection()
+        stream = await event_stream(FakeEngine([StepOutput(1, [], 0, 4, 9), step("ab")], hangs=True), keepalive_s=0.01)
+        task = asyncio.create_task(stream({}, connection.receive, connection.send))
+        while len(connection.bodies) < 4:
+            await asyncio.sleep(0.005)
+        connection.leave()
+        await task
+        return connection
+
+    before, reply, *after = asyncio.run(run()).bodies
+    assert before == b": keepalive 4/9\n\n"
+    assert b"ab" in reply
+    assert set(after) == {b": keepalive 9/9\n\n"}
+
+
 def test_one_write_for_each_step_and_done_at_the_end() -> None:
     connection = streamed([StepOutput(1, [], 0, 0, 9), step("ab"), step("c"), step("<|end|>", finish="stop")])
     assert connection.messages[0]["status"] == 200

@@ -127,6 +127,12 @@ def test_the_last_message_is_continued_where_its_content_ends(source: str, conte
     assert text.count("<|im_end|>") == 1
 
 
+def test_a_last_message_that_ends_in_calls_cannot_be_continued() -> None:
+    calls = [{"id": "c", "type": "function", "function": {"name": "f", "arguments": {}}}]
+    message = refusal(CHATML, [USER, {"role": "assistant", "content": "x", "tool_calls": calls}], continue_final_message=True)
+    assert "ends in tool calls" in message
+
+
 def test_a_last_message_that_is_not_rendered_cannot_be_continued() -> None:
     source = "{% for m in messages %}{% if m.role == 'user' %}{{ m.content }}{% endif %}{% endfor %}"
     message = refusal(source, [USER, {"role": "assistant", "content": "x"}], continue_final_message=True)

@@ -150,6 +150,8 @@ class _StreamState:
                 return self._call_progress(item)
             case Piece():
                 self._call = None
+                # there is a reply, so all of the prompt was evaluated, though no step told of its last part
+                self._prefill = PrefillProgress(self._prefill.total, self._prefill.total)
         return b"".join(encode_event(chunk) for chunk in chat.chunks(self._turn, item))
 
     def keepalive(self) -> bytes:

@@ -218,6 +218,11 @@ def _tagged(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The messages, the last one's content marked at its end."""
     tagged = [dict(message) for message in messages]
     content = tagged[-1].get("content")
+    if tagged[-1].get("tool_calls"):  # they stand behind the content, and would be cut off without a word
+        raise BadRequest(
+            "continue_final_message: the last message ends in tool calls, so it has no text to go on with",
+            param="continue_final_message",
+        )
     if content is not None and not isinstance(content, str):
         raise BadRequest("continue_final_message needs a last message whose content is text", param="continue_final_message")
     tagged[-1]["content"] = (content or "") + _CONTINUE_TAG
