@@ -83,6 +83,8 @@ def write_script(folder: Path, *entries: object) -> str:
         (["--engine", "scripted", "--host", "::"], ["--api-key"]),
         (["--engine", "scripted", "--host", "no.such.host.invalid", "--api-key", "k"], ["no.such.host.invalid"]),
         (["--engine", "scripted", "--api-key", ""], ["key is empty"]),
+        (["--engine", "scripted", "--api-key", "k\n"], ["visible ASCII"]),
+        (["--engine", "scripted", "--api-key", "ключ"], ["visible ASCII"]),
         (["--engine", "scripted", "--chat-template", "/no/such.jinja"], ["--chat-template", "/no/such.jinja"]),
         (["--engine", "scripted", "--chat-template-args", "{"], ["--chat-template-args", "JSON"]),
         (["--engine", "scripted", "--chat-template-args", "[]"], ["--chat-template-args", "object"]),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import shlex
 import socket
 import sys
@@ -89,6 +90,8 @@ def serve(
         raise _missing(error) from error
     if api_key is not None and not api_key.strip():
         raise UserError(f"the API key is empty; leave out --api-key and {_KEY_VARIABLE} to serve without one")
+    if api_key is not None and not re.fullmatch("[!-~]+", api_key):
+        raise UserError("the API key may hold only visible ASCII characters and no spaces: clients send it in a header")
     if not hosting.is_loopback(host) and api_key is None:
         raise UserError(f"--host {host} can be reached by other machines: give a key with --api-key or {_KEY_VARIABLE}")
     with hosting.bind(host, port) as sock:

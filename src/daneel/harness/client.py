@@ -108,6 +108,8 @@ class Client:
         self._wait = self._connection.cancelled.wait if wait is None else wait
         self._reached = False
         self._served: list[ServedModel] | None = None
+        self._unlisted: ClientError | None = None
+        """Why there is no list of models."""
 
     def __enter__(self) -> Client:
         return self
@@ -134,7 +136,7 @@ class Client:
             return self._model
         served = self._known_models()
         if len(served) != 1:
-            names = ", ".join(entry.id for entry in served[:20]) or "none that it names"
+            names = ", ".join(entry.id for entry in served[:20]) or str(self._unlisted or "none that it names")
             raise ModelNotChosen(f"{self.base_url} serves {len(served)} models ({names}): say which with --model")
         return served[0].id
 
@@ -204,7 +206,7 @@ class Client:
             except (ServerRefused, BadReply) as error:
                 if isinstance(error, KeyRefused | ServerBusy):
                     raise
-                self._served = []
+                self._served, self._unlisted = [], error
         return self._served
 
     def _retrying(self, send: Callable[[float | None], _T], end_at: float | None) -> tuple[_T, int]:
