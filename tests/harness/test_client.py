@@ -138,6 +138,17 @@ def test_a_server_that_ignores_stream_and_one_that_always_streams() -> None:
         assert client.chat(ASK, stream=False).message.content == "x"
 
 
+def test_a_web_page_instead_of_a_stream_is_shown_and_not_asked_for_again() -> None:
+    page = raw(b"<html>Log in", headers={"Content-Type": "text/html; charset=utf-8"})
+    with (
+        ScriptedServer([page, page]) as server,
+        client_of(server) as client,
+        pytest.raises(BadReply, match="not JSON: b'<html>Log in'"),
+    ):
+        client.chat(ASK, stream=True)
+    assert server.num_unused == 1
+
+
 def test_history_keeps_the_servers_own_name_for_thoughts() -> None:
     with ScriptedServer([sse(chunk({"reasoning_content": "hm", "content": "x"}, finish_reason="stop"))]) as server:
         reply = client_of(server).chat(ASK)

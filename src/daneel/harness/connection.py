@@ -55,6 +55,10 @@ class Timeouts:
     whole_s: float = 1800.0
 
 
+_NEVER_STREAMS = ("json", "html")
+"""In a content type: a whole body, whatever was asked for. A page comes from a web application at the same address."""
+
+
 class Connection:
     """Speaks HTTP with one server, from any number of threads. `base_url` has no slash at its end."""
 
@@ -92,7 +96,7 @@ class Connection:
         wait_s = self._timeouts.first_token_s if stream else self._timeouts.whole_s
         with self._open("POST", "/chat/completions", content, wait_s, end_at) as response:
             kind = response.headers.get("content-type", "").lower()
-            if "event-stream" in kind or (stream and "json" not in kind):
+            if "event-stream" in kind or (stream and not any(name in kind for name in _NEVER_STREAMS)):
                 return self._streamed(response, on_delta, began, end_at)
             body = _read_whole(response, MAX_WHOLE_BYTES, self.base_url)
         return self._whole(body, on_delta, began)
