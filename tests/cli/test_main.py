@@ -27,6 +27,12 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def test_ctrl_c_while_the_program_is_still_being_imported(folder: Path) -> None:
+    (folder / "typer.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    ran = shell("daneel --version", folder, PYTHONPATH=str(folder))
+    assert (ran.returncode, ran.stdout, ran.stderr) == (130, "", "daneel: interrupted\n")
+
+
 def test_an_encoding_that_lacks_the_characters(folder: Path) -> None:
     with ScriptedServer([text("Zoë → 12:00")]) as server:
         ran = shell(f"daneel run h.py hi --server {server.url}", folder, PYTHONIOENCODING="ascii")
