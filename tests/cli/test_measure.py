@@ -53,6 +53,15 @@ def test_the_clock_gives_the_known_effectiveness(daneel):
         assert [t.run_id for t in store.trials(found["measurement"])] == [t["run_id"] for t in found["trials"]]
 
 
+def test_transcripts_that_cannot_be_kept_do_not_stop_the_measurement(daneel):
+    with TrialStore() as store:
+        (store.path.parent / "transcripts.db").write_bytes(b"not a database" * 100)
+    with ScriptedServer(clock_model) as server:
+        code, out, said = daneel("measure", str(CLOCK), "--server", server.url, "--trials", "1", "--json")
+    assert (code, len(json.loads(out)["trials"])) == (0, 4)
+    assert "file is not a database; it goes on without transcripts" in said
+
+
 def test_the_report_tells_a_newcomer_what_was_done(daneel):
     with ScriptedServer(clock_model) as server:
         code, out, _ = daneel("measure", str(CLOCK), "--server", server.url, "--trials", "1", "--show-transcript")

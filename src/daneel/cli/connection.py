@@ -1,4 +1,4 @@
-"""What `daneel run` and `daneel measure` share: which server they talk to, and a standard output that is theirs alone."""
+"""What `daneel run` and `daneel measure` share: their server, their transcripts, a standard output that is theirs alone."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from io import UnsupportedOperation
-from typing import TextIO
+from typing import Any, TextIO
 
 from daneel.cli.local_server import LocalServer
 from daneel.errors import UserError
 from daneel.harness.client import Client, ClientError, ServerUnreachable
+from daneel.harness.transcript import LabelledStore, TranscriptStore
 
 DEFAULT_SERVER = "http://127.0.0.1:8080"
 KEY_VARIABLES = ["DANEEL_API_KEY", "OPENAI_API_KEY"]
@@ -38,6 +39,15 @@ def connect(
     except ClientError as error:
         raise UserError(str(error)) from error
     return client, url
+
+
+def open_transcripts(stack: ExitStack, labels: dict[str, Any]) -> LabelledStore | None:
+    """The store of transcripts, or None, said once, when it cannot be opened: a full disk is no reason not to answer."""
+    try:
+        return stack.enter_context(TranscriptStore()).labelled(**labels)
+    except UserError as error:
+        print(f"daneel: {error}; it goes on without transcripts", file=sys.stderr)
+        return None
 
 
 @contextmanager

@@ -21,13 +21,12 @@ from daneel.bench.record import Trial
 from daneel.bench.store import TrialStore
 from daneel.bench.trial import Measurement, identify, measure
 from daneel.cli import measure_report as report
-from daneel.cli.connection import DEFAULT_SERVER, INTERRUPTED, KEY_VARIABLES, clean_stdout, connect
+from daneel.cli.connection import DEFAULT_SERVER, INTERRUPTED, KEY_VARIABLES, clean_stdout, connect, open_transcripts
 from daneel.errors import UserError
 from daneel.harness.client import Client
 from daneel.harness.definition import Goal, Harness
 from daneel.harness.files import HarnessFile, load
 from daneel.harness.run_record import Run
-from daneel.harness.transcript import TranscriptStore
 
 MIN_WIDTH = 100
 """Columns for a report that goes into a file or a pipe."""
@@ -149,7 +148,7 @@ def _run(findings: Findings, client: Client, stack: ExitStack, file: Path) -> No
     measurement = findings.measurement
     store = stack.enter_context(TrialStore())
     about = {"goal": measurement.goal.name, "file": str(file), "server": findings.server, "model": measurement.model.name}
-    transcripts = stack.enter_context(TranscriptStore()).labelled(**about, measurement=measurement.id)
+    transcripts = open_transcripts(stack, {**about, "measurement": measurement.id})
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         total = len(measurement.harnesses) * measurement.num_trials

@@ -6,12 +6,11 @@ import json
 import sys
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import typer
 from rich.console import Console
 
-from daneel.cli.connection import DEFAULT_SERVER, INTERRUPTED, KEY_VARIABLES, clean_stdout, connect
+from daneel.cli.connection import DEFAULT_SERVER, INTERRUPTED, KEY_VARIABLES, clean_stdout, connect, open_transcripts
 from daneel.cli.run_view import RunView
 from daneel.errors import UserError
 from daneel.harness.definition import Goal
@@ -19,7 +18,6 @@ from daneel.harness.files import HarnessFile, load
 from daneel.harness.loop import run
 from daneel.harness.raised import described, is_interrupt
 from daneel.harness.run_record import Run
-from daneel.harness.transcript import TranscriptStore
 
 
 def register(app: typer.Typer) -> None:
@@ -58,7 +56,7 @@ def register(app: typer.Typer) -> None:
                 wanted.prompt if wanted else str(prompt),
                 client=client,
                 observer=view,
-                transcript=_transcripts(stack, labels),
+                transcript=open_transcripts(stack, labels),
                 seed=seed,
                 stream=not no_stream,
             )
@@ -75,15 +73,6 @@ def _goal_of(held: HarnessFile, prompt: str | None, goal: str | None) -> Goal | 
         goals = f" (the file has: {', '.join(held.goals)})" if held.goals else ""
         raise UserError(f"give either a prompt or --goal NAME{goals}")
     return held.goal(goal) if goal is not None else None
-
-
-def _transcripts(stack: ExitStack, labels: dict[str, Any]) -> Any:
-    """The store, or None, said once, when it cannot be opened: a full disk is no reason not to answer."""
-    try:
-        return stack.enter_context(TranscriptStore()).labelled(**labels)
-    except UserError as error:
-        print(f"daneel: {error}; the run goes on without a transcript", file=sys.stderr)
-        return None
 
 
 def judge(goal: Goal | None, finished: Run) -> tuple[bool | None, str | None]:
