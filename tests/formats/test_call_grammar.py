@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from tests.formats.joined import parse
 
 from daneel.formats.base import Tool
+from daneel.formats.call_grammar import MAX_FORCED_CALLS
 from daneel.formats.registry import get
 from daneel.formats.validate import ToolSet
 
@@ -56,7 +58,7 @@ def _written(name: str, calls: list[tuple[str, dict[str, Any]]]) -> str:
         ("required", True, [NOW, SAY, NOW], True),
         ("required", False, [SAY], True),
         ("required", False, [NOW, SAY], False),
-        ("now", True, [NOW, NOW], True),
+        ('say "it"', True, [SAY, SAY], True),
         ("now", True, [SAY], False),
         ("required", True, [("other", {})], False),
         ("required", True, [('say "it"', {"x": "1"})], False),
@@ -74,6 +76,31 @@ def test_admitted_calls(
     if admitted:
         assert [(call.name, json.loads(call.arguments)) for call in got.calls] == calls
         assert {call.repair for call in got.calls} == {None}
+
+
+@pytest.mark.parametrize("name", ["hermes", "generic"])
+def test_tools_that_take_nothing_are_called_at_most_once_in_a_forced_turn(name: str) -> None:
+    tools = [Tool(letter) for letter in "abc"]
+    grammar = get(name).call_grammar(tools, choice="required", parallel=True, marker=json.dumps)
+    for count in range(1, 4):
+        for order in itertools.product("abc", repeat=count):
+            text = _written(name, [(letter, {}) for letter in order])
+            assert _accepts(grammar, text) is (len(set(order)) == count)
+
+
+def test_a_forced_turn_is_bounded() -> None:
+    grammar = get("generic").call_grammar(TOOLS, choice="required", parallel=True, marker=json.dumps)
+    assert _accepts(grammar, _written("generic", [SAY] * MAX_FORCED_CALLS))
+    assert not _accepts(grammar, _written("generic", [SAY] * (MAX_FORCED_CALLS + 1)))
+
+
+def test_forced_arguments_are_those_that_were_told() -> None:
+    said = Tool("say", parameters={"type": "object", "properties": {"x": {"type": "integer"}}})
+    free = Tool("free", parameters={"type": "object"})
+    grammar = get("generic").call_grammar([said, free], choice="required", parallel=False, marker=json.dumps)
+    assert _accepts(grammar, _written("generic", [("say", {"x": 1})]))
+    assert not _accepts(grammar, _written("generic", [("say", {"x": 1, "y": 2})]))
+    assert _accepts(grammar, _written("generic", [("free", {"y": 2})]))
 
 
 def test_an_open_thought_is_closed_first() -> None:

@@ -191,7 +191,10 @@ AGAIN = [
 ]
 
 
-ANSWER_OR_CALL = "Call the next tools if the task needs more. If not, answer the question using these results: What time?"
+ANSWER_OR_CALL = (
+    "Call the next tools if the task needs more. If not, answer the question with a full sentence, "
+    "using all these results: What time?"
+)
 
 
 def test_plain_results_stand_behind_each_turn_that_called_with_the_question_again() -> None:

@@ -89,6 +89,7 @@ class PlainStyle:
     line: str = "{name}: {value}"
     text: str = (
         "Tool results:\n{results}\n\n"
-        "Call the next tools if the task needs more. If not, answer the question using these results: {question}"
+        "Call the next tools if the task needs more. If not, answer the question with a full sentence, "
+        "using all these results: {question}"
     )
     merged: bool = False
