@@ -241,6 +241,24 @@ def test_plain_results_in_the_place_of_the_question_for_models_that_want_it() ->
     assert got[1:] == [{"role": "user", "content": "What time?\n\nTool results:\nnow: 12:00\nfind: \nnow: 12:01"}]
 
 
+def test_a_failed_call_stays_where_it_stood_even_where_calls_are_left_out() -> None:
+    got = _smollm([ASKED, FAILED, *FAILED_RESULTS])
+    assert [message["role"] for message in got] == ["system", "user", "assistant", "user"]
+    assert got[2]["content"] == '<RAW>\n[{"name": "now", "arguments": {}}]'
+    assert got[3]["content"] == "What time?\n\nTool results:\nunknown: not read\nnow: 12:00"
+    again = _smollm([ASKED, FAILED, *FAILED_RESULTS, {"role": "user", "content": "And now?"}, CALLED, *RESULTS])
+    assert again[-1]["content"] == "And now?\n\nTool results:\nnow: 12:00\nfind: "
+
+
+@pytest.mark.parametrize("style", ["native", "plain"])
+@pytest.mark.parametrize("family", ["hermes", "gemma4", "generic"])
+@pytest.mark.parametrize("knows", [True, False])
+def test_the_text_of_a_failed_call_is_not_told_twice(family: str, style: str, knows: bool) -> None:
+    both = {**FAILED, "content": "Well: <RAW>"}
+    got = _template([ASKED, both, *FAILED_RESULTS], family, style=style, template_knows_tools=knows)
+    assert sum(message["content"].count("<RAW>") for message in got) == 1
+
+
 def test_a_worked_example_stands_before_a_question_without_results() -> None:
     got = _smollm([{"role": "system", "content": "Be kind."}, ASKED])
     assert [message["role"] for message in got] == ["system", "user", "assistant", "user"]

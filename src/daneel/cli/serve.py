@@ -55,7 +55,7 @@ def serve(
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free port.")] = 8080,
     engine: Annotated[str, typer.Option(help="One of: " + ", ".join(ENGINES) + ".")] = "auto",
     gpu_layers: Annotated[str, typer.Option(metavar="all|N", help="Layers to put on the GPU, if there is one.")] = "all",
-    context: Annotated[int | None, typer.Option(min=1, metavar="N", help="Context in tokens; by default what fits.")] = None,
+    context: Annotated[int | None, typer.Option(min=128, metavar="N", help="Context in tokens; by default what fits.")] = None,
     chat_template: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Jinja template in place of the model's own.")
     ] = None,

@@ -76,6 +76,8 @@ class _Rendered:
     def _assistant(self, message: Message) -> None:
         family = self._family
         calls, failed = message.pop("tool_calls", []), message.pop("failed_tool_calls", [])
+        # a client that does not know the field sends the text back in the content, where the server put it for it
+        failed = [call for call in failed if call["raw"] not in message["content"]]
         if message.get("reasoning"):
             message["reasoning_content"] = message["reasoning"]
         if self._as_text or (failed and family.failed_result_role == "tool"):

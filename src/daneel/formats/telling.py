@@ -131,6 +131,7 @@ class _Told:
         self._question = ""
         self._asked_at = 0  # where the question stands, for families that answer in its place
         self._lines: list[str] = []
+        self._merges = family.plain.merged
         self._open = False  # whether the last message is a message of results
 
     def add(self, message: Message) -> None:
@@ -143,14 +144,17 @@ class _Told:
             self._open = False
             if is_question(message):
                 self._question, self._asked_at = message["content"], len(self.messages)
-                self._lines = []
+                self._lines, self._merges = [], self._plain.merged
+            elif message.get("failed_tool_calls"):
+                # what could not be read must stand where it stood, or the model cannot put it right
+                self._lines, self._merges = [], False
             self.messages.append(message)
 
     def _result(self, message: Message) -> None:
-        if not self._open and not self._plain.merged:
+        if not self._open and not self._merges:
             self._lines = []
         self._lines.append(self._plain.line.format(name=message["name"], value=message["content"]))
-        if self._plain.merged:
+        if self._merges:
             del self.messages[self._asked_at :]
         elif self._open:
             self.messages.pop()
