@@ -247,7 +247,7 @@ def test_a_failed_call_stays_where_it_stood_even_where_calls_are_left_out() -> N
     assert got[2]["content"] == '<RAW>\n[{"name": "now", "arguments": {}}]'
     assert got[3]["content"] == "What time?\n\nTool results:\nunknown: not read\nnow: 12:00"
     again = _smollm([ASKED, FAILED, *FAILED_RESULTS, {"role": "user", "content": "And now?"}, CALLED, *RESULTS])
-    assert again[-1]["content"] == "And now?\n\nTool results:\nnow: 12:00\nfind: "
+    assert again[-1]["content"] == "And now?\n\nTool results:\nnow: 12:00\nfind:"
 
 
 @pytest.mark.parametrize("style", ["native", "plain"])
