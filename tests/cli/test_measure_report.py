@@ -11,6 +11,7 @@ from tests.support.trials import make_trial
 from daneel import Harness, goal, tool
 from daneel.bench.effectiveness import summarise
 from daneel.bench.trial import Measurement, ModelIdentity
+from daneel.cli import measure_report
 from daneel.cli.measure_report import conclusion, print_plan, print_results, print_transcript
 from daneel.harness.run_record import Run, RunUsage
 
@@ -67,6 +68,16 @@ def test_without_a_scored_trial_nothing_was_measured():
     out = printed(print_results, {"A": invalid})
     assert "none scored" in out
     assert "1 not scored: the server went away" in out
+
+
+def test_long_texts_are_shortened_by_characters_and_by_lines():
+    short = "a\n" * measure_report.MAX_TEXT_LINES
+    assert measure_report._short(short.rstrip()) == short.rstrip()
+    for text in ("a\n" * 500, "a" * 5000):
+        shown = measure_report._short(text)
+        assert shown.endswith(f"… ({len(text)} characters)")
+        assert len(shown) < measure_report.MAX_TEXT_CHARS + 30
+        assert shown.count("\n") < measure_report.MAX_TEXT_LINES
 
 
 def test_names_prompts_and_descriptions_are_shown_as_written():

@@ -44,7 +44,7 @@ class Findings:
 
     def add(self, trial: Trial, run: Run) -> None:
         self.trials.append(trial)
-        # the first that achieved the goal tells most; else the first that could be judged; else any
+        # the shortest that achieved the goal tells most; else the shortest that could be judged; else any
         if self.shown is None or _tells(trial) > _tells(self.shown[0]):
             self.shown = trial, run
 
@@ -54,8 +54,8 @@ class Findings:
         }
 
 
-def _tells(trial: Trial) -> int:
-    return 0 if trial.achieved is None else 1 + trial.achieved
+def _tells(trial: Trial) -> tuple[int, int]:
+    return (0, 0) if trial.achieved is None else (1 + trial.achieved, -trial.turns)
 
 
 def register(app: typer.Typer) -> None:

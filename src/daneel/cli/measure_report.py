@@ -23,7 +23,8 @@ COLUMNS = (
     "Below each number: its 95 % interval. P: share of trials that achieved the goal. Means per trial: turns (replies of the "
     "model), tool calls, tokens read and written, seconds. cached: share of the tokens read that the server had in its cache."
 )
-MAX_RESULT_CHARS = 2000
+MAX_TEXT_CHARS = 600
+MAX_TEXT_LINES = 12
 
 
 def print_plan(console: Console, measurement: Measurement, *, server: str) -> None:
@@ -112,7 +113,7 @@ def print_transcript(console: Console, trial: Trial, run: Run, *, summaries: Map
 
 
 def _lines(message: Mapping[str, Any]) -> list[tuple[str, Text]]:
-    """What one message says, as labelled text; shortened, since a tool may return a book."""
+    """What one message says, as labelled text; shortened, since a tool may return a book and a small model may write one."""
     label = {"assistant": "model"}.get(str(message.get("role")), str(message.get("role")))
     said = [Text(_short(message[name]), style="dim") for name in ("reasoning", "reasoning_content") if message.get(name)]
     if message.get("content"):
@@ -134,7 +135,8 @@ def _arguments(arguments: Any) -> str:
 
 def _short(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= MAX_RESULT_CHARS else f"{text[:MAX_RESULT_CHARS]}… ({len(text)} characters)"
+    start = "\n".join(text.splitlines()[:MAX_TEXT_LINES])[:MAX_TEXT_CHARS]
+    return text if len(start) >= len(text.rstrip()) else f"{start}… ({len(text)} characters)"
 
 
 def conclusion(measurement: Measurement, summaries: Mapping[str, Summary]) -> str:
