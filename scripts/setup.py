@@ -24,7 +24,7 @@ def main() -> int:
     extras, venv = sys.argv[1], Path(sys.argv[2] if len(sys.argv) > 2 else ".venv")
     if not (venv / "bin" / "python").exists():
         print(f"making {venv} with Python {sys.version.split()[0]}", flush=True)
-        subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)
+        subprocess.run([sys.executable, "-m", "venv", "--upgrade-deps", str(venv)], check=True)
     python = str(venv / "bin" / "python")
     log = venv / "setup.log"
     print(f"installing daneel[{extras}]; llama.cpp is compiled once, which takes minutes", flush=True)

@@ -58,7 +58,8 @@ def serving(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
 
 
 def descendants(pid: int) -> list[psutil.Process]:
-    return psutil.Process(pid).children(recursive=True)
+    found = psutil.Process(pid).children(recursive=True)
+    return [child for child in found if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]
 
 
 def write_script(folder: Path, *entries: object) -> str:

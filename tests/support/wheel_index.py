@@ -36,7 +36,9 @@ def make_index(folder: Path, wheels: list[Path], base_url: str | None = None) ->
         link = f"{base_url}/{wheel.name}" if base_url else wheel.as_uri()
         digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
         about = hashlib.sha256(metadata(package.replace("_", "-"), version).encode()).hexdigest()
-        attributes = f' data-core-metadata="sha256={about}"' if base_url else ""
+        # the second name is the one that older pips know (PEP 658 before its correction)
+        names = ("data-core-metadata", "data-dist-info-metadata") if base_url else ()
+        attributes = "".join(f' {name}="sha256={about}"' for name in names)
         (page / "index.html").write_text(
             f'<!DOCTYPE html><html><body><a href="{link}#sha256={digest}"{attributes}>{wheel.name}</a></body></html>'
         )

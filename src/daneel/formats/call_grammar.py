@@ -11,6 +11,10 @@ from daneel.formats.base import Tool
 from daneel.formats.syntax import CallSyntax
 from daneel.formats.validate import normalise_schema
 
+OPTIONS = '%llguidance {"no_forcing": true}'
+"""Where a grammar leaves one text only, llguidance would admit one tokenisation of it only. It need not be the one the model
+would write before what comes next: Qwen2.5 then never wrote a second call."""
+
 MAX_FORCED_CALLS = 8
 """Calls that one forced turn may hold: very small models go on calling for as long as the grammar lets them."""
 
@@ -68,7 +72,7 @@ def lark_grammar(
         closing = _quote("}" + layout.close_pad)
         rules.append(f"call_{number}: {_join(layout.call_open, opening, f'arguments_{number}', closing, layout.call_close)}")
         rules.append(f"arguments_{number}: %json {json.dumps(_object_schema(tool), ensure_ascii=False)}")
-    return "%llguidance {}\n" + "\n".join(rules) + "\n"
+    return OPTIONS + "\n" + "\n".join(rules) + "\n"
 
 
 def _calls(chosen: Sequence[Tool], separator: str | None) -> list[str]:
