@@ -17,8 +17,9 @@ def test_the_reason_of_an_end_holds_the_last_line_written(capfd: pytest.CaptureF
         await child.frames.send(Tokenize(1, "too early"))
         with pytest.raises(EOFError):
             await child.frames.recv()
+        reason = await child.exit_reason(grace_s=20)  # what was written is waited for here
         assert len(child.last_lines()) > 1  # the traceback
-        return await child.exit_reason(grace_s=20)
+        return reason
 
     assert asyncio.run(run()) == "exit code 1: TypeError: expected a Load frame first, got Tokenize"
     assert capfd.readouterr() == ("", "")
