@@ -14,7 +14,6 @@ import argparse
 import json
 import platform
 import time
-from collections.abc import Callable
 
 from daneel.formats.base import CallEvent, Tool
 from daneel.formats.family import Family
@@ -26,18 +25,10 @@ TOOLS = [Tool("write_file", "", {"type": "object", "properties": {"text": {"type
 PROSE = 'for line in lines:\n    total += parse(line)  # {braces}, <tags> and "quotes" as code has them\n'
 
 
-WRITERS: dict[str, Callable[[str], str]] = {
-    "gemma": lambda text: f'call:write_file{{text:<|"|>{text}<|"|>}}',
-    "json": lambda text: json.dumps({"name": "write_file", "arguments": {"text": text}}),
-}
-"""How a call with one text is written, for each grammar of arguments."""
-
-
 def call_of(family: Family, num_chars: int) -> str:
     """A call of `write_file` as the family writes it, with `num_chars` characters of text in it."""
     text = (PROSE * (num_chars // len(PROSE) + 1))[:num_chars]
-    call = family.call
-    return f"{call.open}{call.open_pad}{WRITERS[call.grammar](text)}{call.close_pad}{call.close}"
+    return family.write_call("write_file", json.dumps({"text": text}))
 
 
 def seconds_per_piece(family: Family, written: str, piece_chars: int) -> float:
@@ -57,7 +48,7 @@ def main() -> None:
     options = argparse.ArgumentParser(description="What the splitter costs per piece.")
     options.add_argument("--rounds", type=int, default=3)
     rounds = options.parse_args().rounds
-    families = [family for family in FAMILIES.values() if family.call.grammar in WRITERS]
+    families = list(FAMILIES.values())
     arms = {
         (family.name, size, piece): (family, call_of(family, size), piece)
         for family in families

@@ -69,7 +69,7 @@ def _has(value: Any, text: str) -> bool:
 @given(arguments=st.lists(st.dictionaries(keys, values, max_size=4), min_size=1, max_size=3), data=st.data())
 def test_calls_that_the_family_writes_are_read_back(name: str, arguments: list[dict[str, Any]], data: st.DataObject) -> None:
     family = FAMILIES[name]
-    if family.call.grammar == "gemma":
+    if family.grammar.key == "gemma":
         arguments = [item for item in arguments if not any(marker in repr(item) for marker in ("<|", "|>"))]
     written = family.call.separator.join(family.write_call("some.name-1", json.dumps(item)) for item in arguments)
     cuts = data.draw(st.lists(st.integers(0, len(written)), max_size=6))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from daneel.formats.base import Tool
+from daneel.formats.lark import join, object_schema, quote
+from daneel.formats.scan import ArgumentGrammar
 from daneel.formats.syntax import CallSyntax
-from daneel.formats.validate import normalise_schema
 
 OPTIONS = '%llguidance {"no_forcing": true}'
 """Where a grammar leaves one text only, llguidance would admit one tokenisation of it only. It need not be the one the model
@@ -40,38 +39,44 @@ ARRAY_LAYOUT = CallLayout(before='"["', separator='", "', after='"]"')
 """One JSON array that holds all calls."""
 
 
-def marked_layout(family: str, call: CallSyntax, marker: Callable[[str], str]) -> CallLayout:
-    """Each call between its markers. `ValueError` when the family's arguments have no decoding grammar yet."""
-    if call.grammar != "json":
-        raise ValueError(f"the format {family} has no decoding grammar yet")
+def marked_layout(call: CallSyntax, marker: Callable[[str], str]) -> CallLayout:
+    """Each call between its markers, or all of them between one pair."""
+    opening = marker(call.open) if call.open else ""
+    closing = marker(call.close) if call.close else ""
+    separator = quote(call.separator) if call.separator else ""
+    if call.shared:
+        before = join(opening, quote(call.open_pad) if call.open_pad else "")
+        after = join(quote(call.close_pad) if call.close_pad else "", closing)
+        return CallLayout(before=before, separator=separator, after=after)
     return CallLayout(
-        call_open=marker(call.open),
-        open_pad=call.open_pad,
-        close_pad=call.close_pad,
-        call_close=marker(call.close),
-        separator=_quote(call.separator) if call.separator else "",
+        call_open=opening, open_pad=call.open_pad, close_pad=call.close_pad, call_close=closing, separator=separator
     )
 
 
 def lark_grammar(
-    layout: CallLayout, tools: Sequence[Tool], *, choice: str, parallel: bool, reasoning_close: str | None = None
+    layout: CallLayout,
+    grammar: ArgumentGrammar,
+    tools: Sequence[Tool],
+    *,
+    choice: str,
+    parallel: bool,
+    marker: Callable[[str], str],
+    reasoning_close: str | None = None,
 ) -> str:
     """Lark text that admits one call, or with `parallel` several, and nothing else.
 
     `reasoning_close`: the prompt left a reasoning block open; its text comes first, up to this Lark term.
-    `ValueError` when no tool is given, or `choice` names none.
+    `ValueError` when no tool is given, `choice` names none, or the arguments have no decoding grammar.
     """
     chosen = [tool for tool in tools if choice in ("required", tool.name)]
     if not chosen:
         raise ValueError(f"no tool is called {choice!r}" if tools else "no tools are given")
-    start = _join("reasoning" if reasoning_close else "", layout.before, "calls", layout.after)
+    start = join("reasoning" if reasoning_close else "", layout.before, "calls", layout.after)
     rules = [f"start: {start}", *(_reasoning(reasoning_close) if reasoning_close else [])]
     rules += _calls(chosen, layout.separator if parallel else None)
     for number, tool in enumerate(chosen):
-        opening = _quote(f'{layout.open_pad}{{"name": {_quote(tool.name)}, "arguments": ')
-        closing = _quote("}" + layout.close_pad)
-        rules.append(f"call_{number}: {_join(layout.call_open, opening, f'arguments_{number}', closing, layout.call_close)}")
-        rules.append(f"arguments_{number}: %json {json.dumps(_object_schema(tool), ensure_ascii=False)}")
+        body, others = grammar.lark_body(tool, number, open_pad=layout.open_pad, close_pad=layout.close_pad, marker=marker)
+        rules += [f"call_{number}: {join(layout.call_open, body, layout.call_close)}", *others]
     return OPTIONS + "\n" + "\n".join(rules) + "\n"
 
 
@@ -92,7 +97,7 @@ def _calls(chosen: Sequence[Tool], separator: str | None) -> list[str]:
 
 
 def _takes_nothing(tool: Tool) -> bool:
-    schema = _object_schema(tool)
+    schema = object_schema(tool)
     return not schema.get("properties") and schema.get("additionalProperties") is False
 
 
@@ -101,25 +106,3 @@ def _reasoning(close: str) -> list[str]:
     if close.startswith('"'):
         return ["reasoning: thought /\\n*/", f"thought[suffix={close}]: /(.|\\n)*/"]
     return [f"reasoning: /(.|\\n)*/ {close} /\\n*/"]
-
-
-def _join(*terms: str) -> str:
-    return " ".join(term for term in terms if term)
-
-
-def _quote(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
-
-
-_SPACING = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
-"""How the arguments are spaced. Where white space is free, small models write it without end."""
-
-
-def _object_schema(tool: Tool) -> dict[str, Any]:
-    """The schema of the arguments. Where it lists properties and does not speak of others, others are not admitted: what is
-    not told, small models invent."""
-    given = normalise_schema(tool.parameters) if tool.parameters else {}
-    schema: dict[str, Any] = {"type": "object", **(given if isinstance(given, dict) else {}), "x-guidance": _SPACING}
-    if "properties" in schema and not schema.keys() & {"patternProperties", "unevaluatedProperties", "allOf", "anyOf", "$ref"}:
-        schema.setdefault("additionalProperties", False)
-    return schema

@@ -8,6 +8,7 @@ next other marker or the end of the text; what follows is read afresh, so that g
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
 from daneel.formats.base import CallEvent, FailedCallEvent, Span
@@ -41,8 +42,12 @@ class CallReader:
         self._markers = markers
         self._grammar = grammar
         self._tools = tools
-        self._scanner: BodyScanner = grammar.scanner()
+        self._scanner: BodyScanner = grammar.scanner(tools)
         self._step = self._head
+        self._opener_size = 0
+        self._opener_missing = False
+        self.inside = False
+        """Whether a shared pair of markers is still open behind the last call."""
         self._raw: list[str] = []
         self._raw_start = self._raw_size = self._body_at = 0
         self._told_size = 0
@@ -50,9 +55,10 @@ class CallReader:
         self._error = ScanError("", 0)
         self._unclosed: Literal["malformed", "truncated"] = "malformed"
 
-    def open(self) -> None:
-        """An opening marker stands at the buffer's position."""
-        self._step = self._head
+    def open(self, opener_size: int) -> None:
+        """An opening marker of this size stands at the buffer's position; 0: a body that begins without one."""
+        self._step, self._opener_size = self._head, opener_size
+        self._opener_missing = opener_size == 0 and bool(self._markers.call.open) and not self.inside
 
     def run(self) -> Step:
         step: Step = "go"
@@ -69,7 +75,7 @@ class CallReader:
 
     def _head(self) -> Step:
         buffer = self._buffer
-        text, body = buffer.text, buffer.pos + len(self._markers.call.open)
+        text, body = buffer.text, buffer.pos + self._opener_size
         head = self.head(body)
         if head == "yes":
             self._begin(body - buffer.pos, buffer.offset, [buffer.take(body)])
@@ -101,7 +107,7 @@ class CallReader:
     def _fail_head(self, body: int, end: int, at: int, message: str, kind: Literal["malformed", "truncated"]) -> Step:
         """No body: the buffer up to `end` is the failed call; `at` is where the body should begin."""
         self._body_at, self._raw_start = body - self._buffer.pos, self._buffer.offset
-        self._scanner = self._grammar.scanner()
+        self._scanner = self._grammar.scanner(self._tools)
         self._raw = [self._buffer.take(end)]
         return self._fail(ScanError(message, at - body), kind)
 
@@ -109,7 +115,7 @@ class CallReader:
         """A body begins behind `raw`, whose first character stands at `start`."""
         self._raw, self._raw_start = raw, start
         self._body_at = self._raw_size = self._told_size = body_at
-        self._scanner = self._grammar.scanner()
+        self._scanner = self._grammar.scanner(self._tools)
         self._step = self._body
 
     # -- the body -------------------------------------------------------------------------------------------------------
@@ -122,6 +128,8 @@ class CallReader:
             self._raw.append(buffer.take(end))
         if scanner.error is not None:
             return self._give_up(scanner.error)
+        if buffer.final and not buffer.truncated:
+            scanner.finish()
         if scanner.done:
             self._gap, self._step = [], self._after_body
             return "go"
@@ -142,7 +150,12 @@ class CallReader:
     def _give_up(self, error: ScanError, kind: Literal["malformed", "truncated"] = "malformed") -> Step:
         """The body cannot be read: find its end by the markers, from its start. `kind` holds if no marker ends it."""
         self._buffer.unread("".join(self._raw))
-        self._raw = [self._buffer.take(self._buffer.pos + self._body_at)]
+        buffer = self._buffer
+        body = first = buffer.pos + self._body_at
+        while first < len(buffer.text) and buffer.text[first] in WHITE:
+            first += 1
+        own = self._markers.call_ends.match(buffer.text, first)
+        self._raw = [buffer.take(own[1] if own is not None and own[2] == "body_open" else body)]
         self._error, self._unclosed, self._step = error, kind, self._skip
         return "go"
 
@@ -155,7 +168,9 @@ class CallReader:
             return self._fail(self._error, self._unclosed) if buffer.final else "more"
         start, end, role = found
         self._raw.append(buffer.take(end if role == "call_close" else start))
-        return self._fail(self._error, "malformed", len(self._markers.call.close) if role == "call_close" else 0)
+        closed = role == "call_close"
+        self.inside = self._markers.call.shared and not closed
+        return self._fail(self._error, "malformed", end - start if closed else 0)
 
     # -- behind a complete body -----------------------------------------------------------------------------------------
 
@@ -165,15 +180,15 @@ class CallReader:
         while end < len(text) and (text[end] in WHITE or text[end] in slack):
             end += 1
         self._gap.append(buffer.take(end))
-        if call.close and text.startswith(call.close, end):
-            buffer.pos = end + len(call.close)
-            return self._end_call(call.close, ())
+        marker = self._markers.call_ends.match(text, end)
+        if marker is not None and marker[2] == "call_close":
+            return self._end_call(buffer.take(marker[1]), ())
         if not call.close:
             return self._end_call("", ())
         waiting = end == len(text) or self._markers.call_ends.partial(text, end) == len(text) - end
         if waiting:
             return self._end_call(buffer.take(len(text)), ("missing_close_marker",)) if buffer.final else "more"
-        if self._markers.call_ends.match(text, end):
+        if marker is not None and not (marker[2] == "body_open" and call.shared):
             return self._end_call("", ("missing_close_marker",))
         return self._after_junk()
 
@@ -184,9 +199,13 @@ class CallReader:
         if head == "more" and not buffer.final:
             return "more"
         if head == "yes":
-            self.report(self._items(("shared_markers",)), "".join(self._raw), self._raw_start, self._body_at)
+            repairs = () if self._markers.call.shared else ("shared_markers",)
+            self.report(self._items(repairs), "".join(self._raw), self._raw_start, self._body_at)
+            self._opener_missing = False
             self._begin(len(gap), buffer.offset - len(gap), [gap])
             return "go"
+        if self._markers.call.shared:
+            return self._end_call("", ())  # text between calls; the pair is still open
         closing = self._closing_ahead(buffer.pos)
         if closing is None:
             return "more"
@@ -211,9 +230,10 @@ class CallReader:
         gap = "".join(self._gap)
         if gap.strip(WHITE):
             repairs = (*repairs, "extra_braces")
-        inside = [gap, closing] if closing or gap.strip(WHITE) else []
-        self.report(self._items(repairs), "".join([*self._raw, *inside]), self._raw_start, self._body_at)
-        if not inside:
+        self.inside = self._markers.call.shared and not closing
+        belongs = [gap, closing] if closing or gap.strip(WHITE) else []
+        self.report(self._items(repairs), "".join([*self._raw, *belongs]), self._raw_start, self._body_at)
+        if not belongs:
             self._out.content(gap, self._raw_start + self._raw_size)
         return "call"
 
@@ -224,7 +244,10 @@ class CallReader:
         items = self._scanner.calls("".join(self._raw)[self._body_at :])
         last = items[-1]
         if repairs and isinstance(last, ScannedCall):
-            items[-1] = ScannedCall(last.name, last.arguments, last.end, (*last.repairs, *repairs), last.call_id)
+            items[-1] = replace(last, repairs=(*last.repairs, *repairs))
+        first = items[0]
+        if self._opener_missing and isinstance(first, ScannedCall):
+            items[0] = replace(first, repairs=("missing_open_marker", *first.repairs))
         return items
 
     def report(self, items: Sequence[ScannedCall | ScannedFailure], raw: str, raw_start: int, body_at: int) -> None:
@@ -237,8 +260,11 @@ class CallReader:
 
     def is_opening(self, size: int) -> bool:
         """Whether the last `size` characters are so much of an opening marker that they can hardly be anything else."""
-        opening = self._markers.call.open
-        return size >= MIN_OPENING and 2 * size >= len(opening) and opening.startswith(self._buffer.text[-size:])
+        if size < MIN_OPENING:
+            return False
+        call, end = self._markers.call, self._buffer.text[-size:]
+        openings = (*call.opens, *call.body_opens) if call.body_opens_anywhere or self.inside else call.opens
+        return any(2 * size >= len(opening) and opening.startswith(end) for opening in openings)
 
     def report_truncated(self, name: str | None, raw: str, start: int, expected: str) -> None:
         """Report text that the length limit cut off before its call could be read."""

@@ -11,7 +11,6 @@ from typing import Literal
 
 from daneel.formats.base import Parser, Tool
 from daneel.formats.call_grammar import ARRAY_LAYOUT, lark_grammar, marked_layout
-from daneel.formats.gemma_args import GemmaGrammar
 from daneel.formats.json_args import JsonGrammar
 from daneel.formats.markers import Markers
 from daneel.formats.scan import ArgumentGrammar
@@ -19,8 +18,7 @@ from daneel.formats.splitter import Splitter
 from daneel.formats.syntax import CallSyntax, PlainStyle, ReasoningSyntax, ToolPrompt
 from daneel.formats.validate import ToolSet
 
-GRAMMARS: dict[str, ArgumentGrammar] = {"json": JsonGrammar(), "gemma": GemmaGrammar()}
-"""Argument grammars by name: how the text between a call's markers is written."""
+JSON = JsonGrammar()
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +26,7 @@ class Family:
     """One family's format.
 
     `variant`: "" for the family as it is; else a row that differs in how such models are best told of tools and results, and
-    is found by detection or asked for as `name/variant`.
+    is found by detection or asked for as `name/variant`. `aliases`: other names of the family.
     `evidence` / `counter_evidence`: texts a template of the family holds all / none of;
     `max_parameters`: and the model has at most so many. `result_style` and `plain`: how results are told by default, and how
     plainly. `content_before_calls`: the template writes an assistant message's content before its calls; if not, the content
@@ -43,6 +41,7 @@ class Family:
     stop_markers: tuple[str, ...] = ()
     control_markers: tuple[str, ...] = ()
     variant: str = ""
+    aliases: tuple[str, ...] = ()
     evidence: tuple[str, ...] = ()
     counter_evidence: tuple[str, ...] = ()
     max_parameters: int | None = None
@@ -64,23 +63,33 @@ class Family:
 
     @property
     def grammar(self) -> ArgumentGrammar:
-        return GRAMMARS[self.call.grammar]
+        """How the text between a call's markers is written."""
+        return self.call.grammar
 
     @property
     def markers(self) -> tuple[str, ...]:
         """Every text that means something to the family's parser or template; in a tool result it must be defused."""
-        found = [self.call.open, self.call.close, *self.stop_markers, *self.control_markers]
+        call = self.call
+        found = [*call.opens, *call.closes, *call.body_opens, *self.stop_markers, *self.control_markers]
         if self.reasoning is not None:
             found += [self.reasoning.open, self.reasoning.close]
         return tuple(dict.fromkeys(marker for marker in found if marker))
 
     def parser(
-        self, tools: Sequence[Tool] | ToolSet | None = None, *, starts_in_reasoning: bool = False, rescue: bool = True
+        self,
+        tools: Sequence[Tool] | ToolSet | None = None,
+        *,
+        prompt: str = "",
+        starts_in_reasoning: bool | None = None,
+        rescue: bool = True,
     ) -> Parser:
         """A parser for one generation. `tools` `None`: nothing is known of the tools, so nothing is rescued.
 
+        `prompt`: the rendered prompt, or its end: what it has opened is open. `starts_in_reasoning` overrules it.
         `ValueError` when a tool's schema is no JSON Schema.
         """
+        if starts_in_reasoning is None:
+            starts_in_reasoning = self.starts_in_reasoning(prompt)
         toolset = tools if isinstance(tools, ToolSet) else ToolSet(tools)
         markers = Markers.of(self.call, self.reasoning, (*self.stop_markers, *self.control_markers))
         return Splitter(
@@ -110,11 +119,20 @@ class Family:
         call = self.call
         return f"{call.open}{call.open_pad}{self.grammar.write(name, arguments)}{call.close_pad}{call.close}"
 
+    def write_calls(self, calls: Sequence[tuple[str, str]]) -> str:
+        """Calls of one turn, each with its arguments as JSON text, as the family writes them."""
+        call = self.call
+        if self.grammar.holds_several:
+            body = self.grammar.write_several(calls)
+        elif call.shared:
+            body = call.separator.join(self.grammar.write(name, arguments) for name, arguments in calls)
+        else:
+            return call.separator.join(self.write_call(name, arguments) for name, arguments in calls)
+        return f"{call.open}{call.open_pad}{body}{call.close_pad}{call.close}"
+
     def write_text_calls(self, calls: Sequence[tuple[str, str]]) -> str:
         """Calls, each with its arguments as JSON text, as they are written where the template has no words for them."""
-        if self.text_calls == "array":
-            return "[" + ", ".join(GRAMMARS["json"].write(name, arguments) for name, arguments in calls) + "]"
-        return self.call.separator.join(self.write_call(name, arguments) for name, arguments in calls)
+        return JSON.write_several(calls) if self.text_calls == "array" else self.write_calls(calls)
 
     def call_grammar(
         self,
@@ -128,9 +146,16 @@ class Family:
         """Lark text for llguidance that admits only calls. `choice`: `"required"` (any tool) or a tool's name.
 
         `marker(text)` writes a marker as the tokenizer needs it: a quoted string, or a reference to a special token.
-        `ValueError` when the family has no decoding grammar yet, no tool is given, or `choice` names none.
+        `ValueError` when the family has no decoding grammar, no tool is given, or `choice` names none.
         """
+        array = self.text_calls == "array"
         reasoning_close = self.reasoning.close if self.reasoning and starts_in_reasoning else None
-        layout = ARRAY_LAYOUT if self.text_calls == "array" else marked_layout(self.name, self.call, marker)
-        reasoning = marker(reasoning_close) if reasoning_close else None
-        return lark_grammar(layout, tools, choice=choice, parallel=parallel, reasoning_close=reasoning)
+        return lark_grammar(
+            ARRAY_LAYOUT if array else marked_layout(self.call, marker),
+            JSON if array else self.grammar,
+            tools,
+            choice=choice,
+            parallel=parallel,
+            marker=marker,
+            reasoning_close=marker(reasoning_close) if reasoning_close else None,
+        )

@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from daneel.formats.base import Tool
 from daneel.formats.json_scan import WHITE
 from daneel.formats.scan import MAX_DEPTH, Head, ScanError, ScannedCall, ScannedFailure
+from daneel.formats.validate import ToolSet
 
 DELIMITER = '<|"|>'
 _CALL = "call:"
@@ -71,6 +75,9 @@ class GemmaScanner:
 
     def calls(self, body: str) -> list[ScannedCall | ScannedFailure]:
         return [ScannedCall(self.name or "", "".join(self._json), self.offset, tuple(self._repairs))]
+
+    def finish(self) -> None:
+        """A body without its last bracket is not complete."""
 
     def feed(self, text: str, pos: int) -> int:
         base = self.offset - pos
@@ -234,11 +241,14 @@ def _partial(text: str, pos: int) -> int:
     return 0
 
 
+@dataclass(frozen=True, slots=True)
 class GemmaGrammar:
     """`call:NAME{...}`."""
 
-    slack = ""
-    expected_head = "'call:'"
+    key: str = "gemma"
+    slack: str = ""
+    expected_head: str = "'call:'"
+    holds_several: bool = False
 
     def head(self, text: str, pos: int) -> Head:
         while pos < len(text) and text[pos] in WHITE:
@@ -248,11 +258,19 @@ class GemmaGrammar:
             return "yes"
         return "more" if _CALL.startswith(rest) else "no"
 
-    def scanner(self) -> GemmaScanner:
+    def scanner(self, tools: ToolSet) -> GemmaScanner:
         return GemmaScanner()
 
     def write(self, name: str, arguments: str) -> str:
         return f"{_CALL}{name}{_write(json.loads(arguments))}"
+
+    def write_several(self, calls: Sequence[tuple[str, str]]) -> str:
+        raise ValueError(f"one body holds one call, not {len(calls)}")
+
+    def lark_body(
+        self, tool: Tool, number: int, *, open_pad: str, close_pad: str, marker: Callable[[str], str]
+    ) -> tuple[str, list[str]]:
+        raise ValueError(f"the format {self.key} has no decoding grammar yet")
 
 
 def _write(value: Any) -> str:

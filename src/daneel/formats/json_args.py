@@ -8,10 +8,14 @@ model's own text: numbers and white space stay as written.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from daneel.formats.base import Tool
 from daneel.formats.json_scan import WHITE, JsonScanner, scan_object
+from daneel.formats.lark import join, object_schema, quote
 from daneel.formats.scan import Head, ScanError, ScannedCall, ScannedFailure
+from daneel.formats.validate import ToolSet
 
 ARGUMENT_KEYS = ("arguments", "parameters")
 _QUIET_KEYS = {"name", "arguments", "id", "type"}
@@ -72,6 +76,9 @@ class JsonCallScanner(JsonScanner):
 
     def _is_member(self, depth: int) -> bool:
         return (depth == 1 and self._closers[0] == "}") or (depth == 2 and self._closers[0] == "]" and self._closers[1] == "}")
+
+    def finish(self) -> None:
+        """An object without its last bracket is not complete."""
 
     def calls(self, body: str) -> list[ScannedCall | ScannedFailure]:
         if not self.objects:
@@ -140,11 +147,14 @@ def _arguments_of(member: Member, body: str) -> str | ScanError:
     return ScanError(f"expected an object as the arguments; the string given holds none ({problem.message})", member.start)
 
 
+@dataclass(frozen=True, slots=True)
 class JsonGrammar:
     """`{"name": N, "arguments": {...}}`."""
 
-    slack = "}"
-    expected_head = "'{'"
+    key: str = "json"
+    slack: str = "}"
+    expected_head: str = "'{'"
+    holds_several: bool = False
 
     def head(self, text: str, pos: int) -> Head:
         while pos < len(text) and text[pos] in WHITE:
@@ -153,8 +163,25 @@ class JsonGrammar:
             return "more"
         return "yes" if text[pos] in "{[" else "no"
 
-    def scanner(self) -> JsonCallScanner:
+    def scanner(self, tools: ToolSet) -> JsonCallScanner:
         return JsonCallScanner()
 
     def write(self, name: str, arguments: str) -> str:
         return f'{{"name": {json.dumps(name, ensure_ascii=False)}, "arguments": {arguments}}}'
+
+    def write_several(self, calls: Sequence[tuple[str, str]]) -> str:
+        return "[" + ", ".join(self.write(name, arguments) for name, arguments in calls) + "]"
+
+    def lark_body(
+        self,
+        tool: Tool,
+        number: int,
+        *,
+        open_pad: str,
+        close_pad: str,
+        marker: Callable[[str], str],
+    ) -> tuple[str, list[str]]:
+        opening = quote(f'{open_pad}{{"name": {quote(tool.name)}, "arguments": ')
+        schema = json.dumps(object_schema(tool), ensure_ascii=False)
+        body = join(opening, f"arguments_{number}", quote("}" + close_pad))
+        return body, [f"arguments_{number}: %json {schema}"]

@@ -11,7 +11,7 @@ from typing import Literal
 
 from daneel.formats.syntax import CallSyntax, ReasoningSyntax
 
-Role = Literal["call_open", "call_close", "think_open", "think_close", "control", "line_start"]
+Role = Literal["call_open", "call_close", "body_open", "think_open", "think_close", "control", "line_start"]
 
 _LINE_START = r"\n[ \t]*(?=[`{\[])"
 
@@ -51,39 +51,48 @@ class MarkerSet:
 
 @dataclass(frozen=True, slots=True)
 class Markers:
-    """A family's markers, by the state in which each matters."""
+    """A family's markers, by the state in which each matters.
+
+    `content`, `inside` (a shared pair of call markers is still open) and `held` (a call stood inside reasoning): in content;
+    the second of each pair also reports line starts.
+    """
 
     call: CallSyntax
     reasoning: ReasoningSyntax | None
-    content: MarkerSet
-    content_rescue: MarkerSet
+    content: tuple[MarkerSet, MarkerSet]
+    inside: tuple[MarkerSet, MarkerSet]
     held: MarkerSet
     thinking: MarkerSet
     call_ends: MarkerSet
 
     @staticmethod
-    @lru_cache(maxsize=256)
+    @lru_cache(maxsize=512)
     def of(call: CallSyntax, reasoning: ReasoningSyntax | None, controls: tuple[str, ...]) -> Markers:
         """The sets of one family; they are compiled once."""
         control: dict[str, Role] = dict.fromkeys(controls, "control")
-        calls = _present(call.open, "call_open") | _present(call.close, "call_close")
-        ends = control | calls
-        content, thinking, close = dict(ends), dict(control), {}
+        openers: dict[str, Role] = dict.fromkeys(call.opens, "call_open")
+        closers: dict[str, Role] = dict.fromkeys(call.closes, "call_close")
+        bodies: dict[str, Role] = dict.fromkeys(call.body_opens, "body_open")
+        ends = control | bodies | openers | closers
+        content, thinking, close = control | openers | closers, dict(control), {}
+        if call.body_opens_anywhere:
+            content = bodies | content
+            thinking |= bodies
         if reasoning is not None:
             opener, close = _present(reasoning.open, "think_open"), _present(reasoning.close, "think_close")
             if reasoning.anywhere:
                 content |= opener
             if reasoning.stray_close == "control":
                 content |= close
-            thinking |= opener | close | _present(call.open, "call_open")
+            thinking |= opener | close | openers
             if call.stray_close == "control":
-                thinking |= _present(call.close, "call_close")
+                thinking |= closers
         return Markers(
             call=call,
             reasoning=reasoning,
-            content=MarkerSet(content),
-            content_rescue=MarkerSet(content, line_starts=True),
-            held=MarkerSet(content | close),
+            content=(MarkerSet(content), MarkerSet(content, line_starts=True)),
+            inside=(MarkerSet(bodies | content), MarkerSet(bodies | content, line_starts=True)),
+            held=MarkerSet(bodies | content | close),
             thinking=MarkerSet(thinking),
             call_ends=MarkerSet(ends),
         )

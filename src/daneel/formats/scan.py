@@ -6,8 +6,12 @@ by its grammar: the closing marker may stand inside a string.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
+
+from daneel.formats.base import Tool
+from daneel.formats.validate import ToolSet
 
 MAX_DEPTH = 100
 """Deepest nesting of objects and arrays that is read; deeper bodies are malformed (schema validators recurse)."""
@@ -76,13 +80,22 @@ class BodyScanner(Protocol):
         """
         ...
 
+    def finish(self) -> None:
+        """No more text will come. A body that lacks only an end of its own becomes `done` (a repair)."""
+        ...
+
     def calls(self, body: str) -> list[ScannedCall | ScannedFailure]:
         """The calls of a complete body. `body` is the text that was fed, up to its end."""
         ...
 
 
 class ArgumentGrammar(Protocol):
-    """A way to write a call between its markers."""
+    """A way to write calls between their markers. Implementations are frozen and hashable: they are part of a family's row."""
+
+    @property
+    def key(self) -> str:
+        """A short name, for people."""
+        ...
 
     @property
     def slack(self) -> str:
@@ -94,12 +107,31 @@ class ArgumentGrammar(Protocol):
         """What a body begins with, in words."""
         ...
 
+    @property
+    def holds_several(self) -> bool:
+        """Whether one body is how the family writes several calls (an array): then `write_several` writes it."""
+        ...
+
     def head(self, text: str, pos: int) -> Head:
         """Whether a body begins at `pos`, white space apart."""
         ...
 
-    def scanner(self) -> BodyScanner: ...
+    def scanner(self, tools: ToolSet) -> BodyScanner:
+        """A scanner for one body. Grammars whose values have no types on the wire take them from the tools' schemas."""
+        ...
 
     def write(self, name: str, arguments: str) -> str:
         """The body of a call as the family writes it. `arguments` is JSON text of an object."""
+        ...
+
+    def write_several(self, calls: Sequence[tuple[str, str]]) -> str:
+        """One body that holds these calls, each with its arguments as JSON text. `ValueError` unless `holds_several`."""
+        ...
+
+    def lark_body(
+        self, tool: Tool, number: int, *, open_pad: str, close_pad: str, marker: Callable[[str], str]
+    ) -> tuple[str, list[str]]:
+        """The body of a call to `tool` as a Lark expression, pads included, and the rules it needs (their names end in
+        `_{number}`). `marker(text)` writes a marker as the tokenizer needs it. `ValueError` if there is no decoding grammar.
+        """
         ...

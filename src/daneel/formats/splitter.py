@@ -12,7 +12,7 @@ from daneel.formats.base import Event
 from daneel.formats.buffer import Buffer
 from daneel.formats.call_reader import CallReader
 from daneel.formats.json_scan import JsonScanner
-from daneel.formats.markers import Markers, starts_with_any
+from daneel.formats.markers import Markers, Role, starts_with_any
 from daneel.formats.output import Output
 from daneel.formats.rescue import FENCE, Candidate
 from daneel.formats.scan import ArgumentGrammar
@@ -45,6 +45,7 @@ class Splitter:
         self._candidate = Candidate(tools, fenced=False)
         self._candidate_raw: list[str] = []
         self._candidate_start = 0
+        self._opener_size = 0
         self._in_fence = False
         self._in_json: JsonScanner | None = None  # content that is JSON and no call: no call begins inside it
         reasoning = markers.reasoning
@@ -122,15 +123,15 @@ class Splitter:
             return False
         start, end, role = found
         self._pass_reasoning(start)
-        if role == "call_open":
-            head = self._calls.head(end)
+        if role in ("call_open", "body_open"):
+            body = end if role == "call_open" else start
+            head = self._calls.head(body)
             if head == "more" and not buffer.final:
                 return False
             if head == "yes":
                 # reasoning after all if the block's closing marker follows: `Output` keeps it back until that is known
                 self._out.hold(buffer.offset)
-                self._calls.open()
-                self._state = self._call
+                self._open_call(end, role)
             else:
                 self._pass_reasoning(end)
             return True
@@ -167,7 +168,8 @@ class Splitter:
             step = self._open_candidate()
             if step != "no":
                 return step == "opened"
-        found_in = markers.held if out.holding else markers.content_rescue if self._rescue else markers.content
+        places = markers.inside if self._calls.inside else markers.content
+        found_in = markers.held if out.holding else places[self._rescue]
         found = found_in.search(buffer.text, buffer.pos)
         if found is None:
             waiting = found_in.partial(buffer.text, buffer.pos)
@@ -180,10 +182,12 @@ class Splitter:
             return False
         start, end, role = found
         self._pass_content(start)
-        if role == "call_open":
-            self._calls.open()
-            self._state = self._call
-        elif role == "line_start" or (role == "call_close" and markers.call.stray_close == "text" and not out.after_call):
+        if role in ("call_open", "body_open"):
+            self._open_call(end, role)
+        elif role == "call_close" and (self._calls.inside or out.after_call or markers.call.stray_close == "control"):
+            self._calls.inside = False
+            self._control(end)
+        elif role in ("line_start", "call_close"):
             self._pass_content(end)
         elif role == "think_close" and out.holding:
             out.collapse()
@@ -195,13 +199,19 @@ class Splitter:
             self._control(end)
         return True
 
+    def _open_call(self, end: int, role: Role) -> None:
+        """A marker that begins a call stands at the buffer's position, and ends at `end`."""
+        self._opener_size = end - self._buffer.pos
+        self._calls.open(self._opener_size if role == "call_open" else 0)
+        self._state = self._call
+
     def _call(self) -> bool:
         step = self._calls.run()
         if step == "more":
             return False
         self._state = self._content
         if step == "text":
-            self._pass_content(self._buffer.pos + len(self._markers.call.open))
+            self._pass_content(self._buffer.pos + self._opener_size)
         else:
             self._in_json = None
         return True

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from daneel.formats.scan import ArgumentGrammar
+
 TOOL_PROMPT = """You can use these tools:
 {tools}
 
@@ -34,17 +36,39 @@ class ReasoningSyntax:
 
 @dataclass(frozen=True, slots=True)
 class CallSyntax:
-    """How a call is marked. `open_pad` and `close_pad` are the white space the family writes inside its markers,
-    `separator` what it writes between calls; the parser accepts any. `stray_close` as for reasoning.
+    """How a call is marked, and the grammar of what stands between the markers.
+
+    `open` "" : calls have no opening marker; `close` "": none that ends them. `open_pad` and `close_pad` are the white space
+    the family writes inside its markers, `separator` what it writes between calls; the parser accepts any. `stray_close` as for
+    reasoning. `also_open`, `also_close`: other spellings, read but never written.
+
+    `shared`: one pair of markers holds all calls of a turn, each a body of its own. `body_opens`: texts that begin a body by
+    themselves, being part of it. They are where reading goes on behind a broken body, and inside a pair that is still open;
+    with `body_opens_anywhere`, they also begin a call whose opening marker is missing.
+    `bare`: a body at the start of the output needs no marker.
     """
 
     open: str
     close: str
-    grammar: str
+    grammar: ArgumentGrammar
     open_pad: str = ""
     close_pad: str = ""
     separator: str = ""
     stray_close: Literal["text", "control"] = "text"
+    also_open: tuple[str, ...] = ()
+    also_close: tuple[str, ...] = ()
+    shared: bool = False
+    body_opens: tuple[str, ...] = ()
+    body_opens_anywhere: bool = False
+    bare: bool = False
+
+    @property
+    def opens(self) -> tuple[str, ...]:
+        return tuple(marker for marker in (self.open, *self.also_open) if marker)
+
+    @property
+    def closes(self) -> tuple[str, ...]:
+        return tuple(marker for marker in (self.close, *self.also_close) if marker)
 
 
 @dataclass(frozen=True, slots=True)

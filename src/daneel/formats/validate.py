@@ -35,6 +35,7 @@ class ToolSet:
         self.tools: tuple[Tool, ...] = tuple(tools or ())
         self.known = tools is not None
         self._validators: dict[str, Any] = {}
+        self._schemas: dict[str, dict[str, Any] | None] = {}
         for tool in self.tools:
             if tool.name in self._validators:
                 raise ValueError(f"the tool {tool.name!r} is declared twice")
@@ -42,6 +43,14 @@ class ToolSet:
 
     def declared(self, name: str) -> bool:
         return not self.known or name in self._validators
+
+    def schema(self, name: str) -> dict[str, Any] | None:
+        """The schema of a declared tool's arguments, normalised; `None` if the tool or its schema is not known."""
+        if name not in self._schemas:
+            given = next((tool.parameters for tool in self.tools if tool.name == name), None)
+            schema = normalise_schema(given)
+            self._schemas[name] = schema if isinstance(schema, dict) else None
+        return self._schemas[name]
 
     def issues(self, name: str, arguments_json: str) -> list[Issue]:
         """What is wrong with a call, at most `MAX_ISSUES`; empty when it may be dispatched."""
