@@ -5,40 +5,16 @@ One `ReplyBuilder` per request. The whole reply is the join of the same deltas t
 
 from __future__ import annotations
 
-import hashlib
-import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from daneel.formats.base import (
-    CallEvent,
-    CallProgressEvent,
-    ControlEvent,
-    Event,
-    FailedCallEvent,
-    Parser,
-    Span,
-    SpanKind,
-    TextEvent,
-)
+from daneel.formats.base import CallProgressEvent, Event, Parser, Span, SpanKind
 from daneel.formats.validate import ToolSet
+from daneel.server.deltas import DeltaOptions, DeltaWriter
 from daneel.server.detokenize import Detokenizer, SpanLedger, token_span
 from daneel.server.engines.base import StepOutput, TokenAlternatives
 from daneel.server.stops import StopMatcher
-from daneel.wire.errors import ToolCallFailed
-from daneel.wire.messages import (
-    CallError,
-    CompletionTokensDetails,
-    Delta,
-    FailedToolCall,
-    FunctionCall,
-    Repair,
-    TokenLogprob,
-    ToolCall,
-    ToolCallIssue,
-    TopLogprob,
-)
-from daneel.wire.requests import OnFailedToolCall, ReasoningField
+from daneel.wire.messages import CompletionTokensDetails, Delta, TokenLogprob, TopLogprob
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,15 +45,10 @@ Item = PrefillProgress | CallProgress | Piece
 
 
 @dataclass(frozen=True, slots=True)
-class ReplyOptions:
+class ReplyOptions(DeltaOptions):
     """What the request and the model decide about the form of the reply."""
 
-    format_name: str
-    on_failed_tool_call: OnFailedToolCall
-    reasoning_field: ReasoningField
     logprobs: bool
-    call_id_salt: bytes | None
-    """Call ids are derived from it; `None`: random ones. The same greedy or seeded request gives the same message, ids too."""
 
 
 class ReplyBuilder:
@@ -94,7 +65,7 @@ class ReplyBuilder:
         options: ReplyOptions,
     ) -> None:
         self._parser = parser
-        self._tools = tools
+        self._writer = DeltaWriter(tools, options, self._token_span)
         self._pieces = pieces
         self._end_ids = end_ids
         self._matcher = StopMatcher(stops)
@@ -104,9 +75,6 @@ class ReplyBuilder:
         self._texts: list[str] = []
         self._alternatives: list[TokenAlternatives] = []
         self._num_logprobs_given = 0
-        self._call_ids: set[str] = set()
-        self._num_calls = 0
-        self._num_good_calls = 0
         self.token_ids: list[int] = []
 
     @property
@@ -116,7 +84,7 @@ class ReplyBuilder:
 
     @property
     def num_good_calls(self) -> int:
-        return self._num_good_calls
+        return self._writer.num_good_calls
 
     @property
     def raw_text(self) -> str:
@@ -169,18 +137,10 @@ class ReplyBuilder:
     def _items(self, events: list[Event]) -> list[Item]:
         items: list[Item] = []
         for event in events:
-            match event:
-                case CallProgressEvent():
-                    items.append(CallProgress(event.name, event.num_chars))
-                    continue
-                case TextEvent():
-                    delta = self._text(event)
-                case CallEvent():
-                    delta = self._call(event)
-                case FailedCallEvent():
-                    delta = self._failed_call(event)
-                case ControlEvent():
-                    delta = None
+            if isinstance(event, CallProgressEvent):
+                items.append(CallProgress(event.name, event.num_chars))
+                continue
+            delta = self._writer.delta(event)
             self._ledger.add(event.span)
             if delta is not None:
                 items.append(Piece(delta))
@@ -188,60 +148,8 @@ class ReplyBuilder:
             items.append(Piece(Delta(), entries))
         return items
 
-    def _text(self, event: TextEvent) -> Delta | None:
-        if not event.text:
-            return None
-        if event.kind == "content":
-            return Delta(content=event.text)
-        name = self._options.reasoning_field
-        return Delta(
-            reasoning=event.text if name != "reasoning_content" else None,
-            reasoning_content=event.text if name != "reasoning" else None,
-        )
-
-    def _call(self, event: CallEvent) -> Delta:
-        call_id = self._call_id(event.call_id, event.raw)
-        index = self._num_good_calls
-        self._num_good_calls += 1
-        self._num_calls += 1
-        issues = self._tools.issues(event.name, event.arguments)
-        return Delta(
-            tool_calls=[ToolCall(call_id, FunctionCall(event.name, event.arguments), "function", index)],
-            tool_call_issues=[ToolCallIssue(call_id, issue.type, issue.message, issue.path) for issue in issues],
-            repairs=[Repair(call_id, event.repair, event.raw)] if event.repair else [],
-        )
-
-    def _failed_call(self, event: FailedCallEvent) -> Delta:
-        if self._options.on_failed_tool_call == "error":
-            name = f" of {event.name}" if event.name else ""
-            raise ToolCallFailed(
-                f"the model wrote a tool call{name} that is {event.error_type}: {event.message} at character {event.offset} "
-                f"of {event.raw!r}"
-            )
-        failed = FailedToolCall(
-            id=self._call_id(None, event.raw),
-            position=self._num_calls,
-            name=event.name,
-            raw=event.raw,
-            error=CallError(event.error_type, event.message, event.offset),
-            format=self._options.format_name,
-            token_span=token_span(self._detokenizer.starts, event.span),
-        )
-        self._num_calls += 1
-        content = event.raw if self._options.on_failed_tool_call == "content" else None
-        return Delta(content=content, failed_tool_calls=[failed])
-
-    def _call_id(self, written: str | None, raw: str) -> str:
-        """The id the model wrote, if it is unlike those before it; else one of ours."""
-        if written and written not in self._call_ids:
-            call_id = written
-        elif self._options.call_id_salt is None:
-            call_id = f"call_{secrets.token_hex(12)}"
-        else:
-            source = b"%s %d %s" % (self._options.call_id_salt, self._num_calls, raw.encode())
-            call_id = f"call_{hashlib.sha256(source).hexdigest()[:24]}"
-        self._call_ids.add(call_id)
-        return call_id
+    def _token_span(self, span: Span) -> tuple[int, int]:
+        return token_span(self._detokenizer.starts, span)
 
     def _new_logprobs(self, *, to_end: bool) -> list[TokenLogprob]:
         """Entries of the content tokens whose span has become known since the last call."""
