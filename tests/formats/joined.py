@@ -26,12 +26,13 @@ def parse(
     cuts: Sequence[int] = (),
     *,
     tools: ToolSet | None = None,
-    in_reasoning: bool = False,
+    in_reasoning: bool | None = False,
+    prompt: str = "",
     truncated: bool = False,
     rescue: bool = True,
 ) -> Joined:
     """Feed `text` cut at `cuts`; neighbouring text events of one kind are merged; conservation is asserted."""
-    parser = family.parser(tools, starts_in_reasoning=in_reasoning, rescue=rescue)
+    parser = family.parser(tools, prompt=prompt, starts_in_reasoning=in_reasoning, rescue=rescue)
     bounds = [0, *sorted(cuts), len(text)]
     events: list[Event] = []
     for start, end in pairwise(bounds):

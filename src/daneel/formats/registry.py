@@ -57,5 +57,10 @@ def detect(template: str | None, *, num_parameters: int | None = None) -> Family
     return FAMILIES[GENERIC]
 
 
+def resolve(name: str | None, template: str | None) -> Family:
+    """The family of that name, else the one the template shows, its details read off the template. `UserError` as `get`."""
+    return get(name) if name else detect(template)
+
+
 def _fits(template: str, family: Family) -> bool:
     return all(text in template for text in family.evidence) and not any(text in template for text in family.counter_evidence)
