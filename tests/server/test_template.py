@@ -28,7 +28,7 @@ HOSTILE = """
 {%- elif message.content == "refuse" %}{{ raise_exception("roles must alternate") }}
 {%- elif message.content == "undefined" %}{{ nothing.at.all }}
 {%- elif message.content == "escape" %}{{ messages.__class__.__mro__ }}
-{%- elif message.content == "change" %}{{ messages.append(1) }}
+{%- elif message.content == "change" %}{{ messages.clear() }}
 {%- else %}{{ message.content }}{% endif %}
 {%- endfor %}"""
 

@@ -95,11 +95,19 @@ class _GenerationTag(jinja2.ext.Extension):
         return jinja2.nodes.Scope(body, lineno=line)
 
 
+class _Environment(jinja2.sandbox.ImmutableSandboxedEnvironment):
+    """What the sandbox forbids stays forbidden, but for a list's `append` and `pop`: Kimi K2's template keeps a queue.
+
+    Nothing outlives a rendering that a template could change: its variables are read afresh from JSON each time.
+    """
+
+    def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
+        return (attr in ("append", "pop") and type(obj) is list) or super().is_safe_attribute(obj, attr, value)
+
+
 def compile_template(source: str) -> jinja2.Template:
     """The template, compiled for the sandbox. Raises `jinja2.TemplateSyntaxError`."""
-    environment = jinja2.sandbox.ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[_GenerationTag, jinja2.ext.loopcontrols]
-    )
+    environment = _Environment(trim_blocks=True, lstrip_blocks=True, extensions=[_GenerationTag, jinja2.ext.loopcontrols])
     environment.filters["tojson"] = _tojson
     environment.globals["raise_exception"] = _raise_exception
     environment.globals["strftime_now"] = _strftime_now
