@@ -1,7 +1,104 @@
-"""DeepSeek's families whose calls are JSON behind a name."""
+"""DeepSeek's families whose calls are a name and a JSON object: R1 and V3 (in a fence), V3.1 (bare).
+
+Sources: the chat templates of deepseek-ai/DeepSeek-R1-Distill-Llama-8B and -Qwen-32B, DeepSeek-V3.1, and vLLM's and llama.cpp's
+templates for R1, V3 and V3.1. Models write the markers as tokens, but also letter by letter, with other separators.
+"""
 
 from __future__ import annotations
 
-from daneel.formats.family import Family
+from dataclasses import replace
 
-ROWS: tuple[Family, ...] = ()
+from daneel.formats.families.hermes import THINK
+from daneel.formats.family import Family
+from daneel.formats.named_json import NamedJsonGrammar
+from daneel.formats.syntax import CallSyntax
+
+_CALLS_BEGIN, _CALLS_END = "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"
+_BEGIN, _SEP, _END = "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>"
+_SEPARATORS = ("▁", "_", " ")
+
+
+def _spelled(text: str) -> tuple[str, ...]:
+    """The text with each of the separators that stand between the words of a marker; the model's own first."""
+    return tuple(text.replace("▁", separator) for separator in _SEPARATORS)
+
+
+def _grammar(*forms: tuple[str, str], written: str, key: str) -> NamedJsonGrammar:
+    """`forms`: what stands before the arguments, and the repair it is. Each is read in every spelling, the first as written."""
+    heads = [(head, repair) for form, repair in forms for head in _spelled(form)]
+    return NamedJsonGrammar(
+        written=written,
+        heads=tuple(head for head, _ in heads),
+        head_repairs=tuple(repair for _, repair in heads),
+        ends=(*(f"```{gap}{end}" for gap in ("", "\n") for end in _spelled(_END)), *_spelled(_END), "```"),
+        tokens=(_BEGIN, _SEP, _END),
+        key=key,
+    )
+
+
+_FENCED = (f"{_BEGIN}function{_SEP}{{name}}\n```json\n", "")
+_UNFENCED = (f"{_BEGIN}function{_SEP}{{name}}", "missing_fence")
+_BARE = (f"{_BEGIN}{{name}}{_SEP}", "")
+_BARE_FENCED = (f"{_BEGIN}{{name}}{_SEP}```json\n", "fenced_arguments")
+# where the marker of the single call is missing, the word and the separator still say what follows
+_NO_BEGIN = (f"function{_SEP}{{name}}\n```json\n", "missing_begin_marker")
+
+_CALL = CallSyntax(
+    open=_CALLS_BEGIN,
+    close=_CALLS_END,
+    grammar=_grammar(
+        _FENCED,
+        _UNFENCED,
+        (_BARE[0], "missing_fence"),
+        _BARE_FENCED,
+        _NO_BEGIN,
+        written=f"{_FENCED[0]}{{arguments}}\n```{_END}",
+        key="fenced-json",
+    ),
+    separator="\n",
+    stray_close="control",
+    also_open=(*_spelled(_CALLS_BEGIN)[1:], *_spelled("<｜tool▁calls｜>")),
+    also_close=_spelled(_CALLS_END)[1:],
+    shared=True,
+    body_opens=_spelled(_BEGIN),
+    body_opens_anywhere=True,
+)
+
+_RESULTS = tuple(f"<｜tool▁{word}｜>" for word in ("outputs▁begin", "outputs▁end", "output▁begin", "output▁end"))
+
+# deepseek-ai/DeepSeek-R1-Distill-Qwen-32B and -Llama-8B, llama.cpp's and vLLM's templates for R1; cogito writes alike
+_R1 = Family(
+    name="deepseek-r1",
+    aliases=("cogito", "cogito (deepseek-like)"),
+    call=_CALL,
+    reasoning=THINK,
+    stop_markers=("<｜end▁of▁sentence｜>", "<｜User｜>"),
+    control_markers=("<｜Assistant｜>", "<｜begin▁of▁sentence｜>", *_spelled(_END), *_RESULTS),
+    evidence=(_CALLS_BEGIN, "```json", "think>"),
+    content_before_calls=False,
+    quirks=("the Distill templates write the content behind the calls, that of the Llama leaves out calls beside content",),
+)
+
+# vLLM's template for DeepSeek-V3, which does not think
+_V3 = replace(_R1, name="deepseek-v3", aliases=(), evidence=(_CALLS_BEGIN, "```json"), content_before_calls=True, quirks=())
+
+# deepseek-ai/DeepSeek-V3.1 and vLLM's template for it
+_V31 = replace(
+    _V3,
+    name="deepseek-v3.1",
+    call=replace(
+        _CALL,
+        grammar=_grammar(
+            _BARE,
+            _BARE_FENCED,
+            (_FENCED[0], "fenced_arguments"),
+            _UNFENCED,
+            written=f"{_BARE[0]}{{arguments}}{_END}",
+            key="named-json",
+        ),
+        separator="",
+    ),
+    evidence=(_CALLS_BEGIN,),
+)
+
+ROWS: tuple[Family, ...] = (_R1, _V3, _V31)
