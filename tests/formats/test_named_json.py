@@ -61,10 +61,13 @@ def test_reads_the_spellings(
 ) -> None:
     scanner, at = scan(grammar, text, step)
     (call,) = scanner.calls(text)
-    assert scanner.done and at == len(text)
+    assert scanner.done
+    assert at == len(text)
     assert isinstance(call, ScannedCall)
     assert (call.name, call.call_id, call.repairs, call.end) == (name, call_id, repairs, len(text))
-    assert call.arguments is not None and call.arguments in text and json.loads(call.arguments) is not None
+    assert call.arguments is not None
+    assert call.arguments in text
+    assert json.loads(call.arguments) is not None
 
 
 @pytest.mark.parametrize("step", [0, 1])
@@ -81,7 +84,8 @@ def test_reads_the_spellings(
 )
 def test_a_broken_body_fails_where_it_breaks(grammar: NamedJsonGrammar, text: str, offset: int, step: int) -> None:
     scanner, _ = scan(grammar, text, step)
-    assert scanner.error is not None and not scanner.done
+    assert scanner.error is not None
+    assert not scanner.done
     assert scanner.error.offset == offset
 
 
@@ -94,16 +98,19 @@ def test_the_head_is_looked_for_so_far_and_no_further() -> None:
 def test_no_arguments_before_the_end_marker() -> None:
     text = "<c>functions.f:0<a></c>"
     scanner, at = scan(BY_ID, text)
-    assert scanner.done and at == len(text)
+    assert scanner.done
+    assert at == len(text)
     assert scanner.calls(text) == [ScannedCall("f", None, len(text), ("no_arguments",), "functions.f:0")]
 
 
 @pytest.mark.parametrize("step", [0, 1])
 def test_a_missing_end_marker_is_a_repair(step: int) -> None:
     scanner, at = scan(BY_ID, "<c>f:0<a>{} <c>", step)
-    assert scanner.done and at == len("<c>f:0<a>{} ")
+    assert scanner.done
+    assert at == len("<c>f:0<a>{} ")
     (call,) = scanner.calls("<c>f:0<a>{} ")
-    assert isinstance(call, ScannedCall) and call.repairs == ("missing_end_marker",)
+    assert isinstance(call, ScannedCall)
+    assert call.repairs == ("missing_end_marker",)
     ended, _ = scan(BY_ID, "<c>f:0<a>{}")
     assert not ended.done
     ended.finish()
@@ -147,7 +154,9 @@ def test_what_is_written_comes_back(grammar: NamedJsonGrammar, name: str, argume
     assert scanner.done and at == len(text), scanner.error
     (call,) = scanner.calls(text)
     assert isinstance(call, ScannedCall)
-    assert call.name == name and json.loads(call.arguments or "") == arguments and call.repairs == ()
+    assert call.name == name
+    assert json.loads(call.arguments or "") == arguments
+    assert call.repairs == ()
 
 
 @given(st.sampled_from([ARGS, FENCED, BY_ID]), st.text(alphabet='f[ARGS]<c>a/{}": ,1`json\n', max_size=40), st.integers(0, 3))

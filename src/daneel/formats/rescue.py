@@ -36,6 +36,10 @@ class _StrictScanner(JsonCallScanner):
         if self._is_member(depth) and key not in _KEYS:
             self._fail("no key of a call", start)
 
+    def end_array(self) -> bool:
+        """An array without its end is no certain call."""
+        return False
+
     @property
     def in_call(self) -> bool:
         """Inside an object that may be a call."""
