@@ -29,8 +29,10 @@ MIN_OPENING = 4
 PROGRESS_CHARS = 16
 """Progress is told about this often: per token would cost more than the scan."""
 
-Step = Literal["go", "more", "call", "text"]
-"""Go on; more text is needed; the call was reported; the opening marker is text."""
+Step = Literal["go", "more", "call", "text", "empty"]
+"""Go on; more text is needed; the call was reported; the opening marker is text, or opens a pair that holds nothing."""
+
+CLOSING = ("call_close", "body_close")
 
 
 class CallReader:
@@ -68,8 +70,9 @@ class CallReader:
 
     def head(self, body: int) -> Literal["yes", "no", "more"]:
         """Whether a body begins at `body` in the buffer, behind an opening marker."""
-        head = self._grammar.head(self._buffer.text, body)
-        return "no" if head == "more" and len(self._buffer.text) - body > LOOK_AHEAD else head
+        begins = self._buffer.text[body : body + LOOK_AHEAD + 1]
+        head = self._grammar.head(begins, 0)
+        return "no" if head == "more" and len(begins) > LOOK_AHEAD else head
 
     # -- the beginning --------------------------------------------------------------------------------------------------
 
@@ -101,7 +104,8 @@ class CallReader:
         ):
             closing, kind = len(text), "truncated"
         if closing < 0:
-            return "text"
+            return "empty" if self._markers.call.shared and self._closes(first) else "text"
+        self.inside = self._markers.call.shared and not text.endswith(self._markers.call.closes, 0, closing)
         return self._fail_head(body, closing, first, f"expected {self._grammar.expected_head}", kind)
 
     def _fail_head(self, body: int, end: int, at: int, message: str, kind: Literal["malformed", "truncated"]) -> Step:
@@ -167,9 +171,9 @@ class CallReader:
             self._raw.append(buffer.take(len(buffer.text) - waiting))
             return self._fail(self._error, self._unclosed) if buffer.final else "more"
         start, end, role = found
-        self._raw.append(buffer.take(end if role == "call_close" else start))
-        closed = role == "call_close"
-        self.inside = self._markers.call.shared and not closed
+        closed = role in CLOSING
+        self._raw.append(buffer.take(end if closed else start))
+        self.inside = self._markers.call.shared and role != "call_close"
         return self._fail(self._error, "malformed", end - start if closed else 0)
 
     # -- behind a complete body -----------------------------------------------------------------------------------------
@@ -188,7 +192,7 @@ class CallReader:
         waiting = end == len(text) or self._markers.call_ends.partial(text, end) == len(text) - end
         if waiting:
             return self._end_call(buffer.take(len(text)), ("missing_close_marker",)) if buffer.final else "more"
-        if marker is not None and not (marker[2] == "body_open" and call.shared):
+        if marker is not None and not (marker[2] in ("body_open", "body_close") and call.shared):
             return self._end_call("", ("missing_close_marker",))
         return self._after_junk()
 
@@ -222,8 +226,13 @@ class CallReader:
         limit = pos + LOOK_AHEAD + ends.max_size
         found = ends.search(text, pos, limit)
         if found is not None:
-            return found[1] if found[2] == "call_close" and text[pos : found[0]].strip(WHITE) else -1
+            return found[1] if found[2] in CLOSING and text[pos : found[0]].strip(WHITE) else -1
         return -1 if self._buffer.final or len(text) >= limit else None
+
+    def _closes(self, pos: int) -> bool:
+        """Whether the marker that closes calls stands at `pos`."""
+        found = self._markers.call_ends.match(self._buffer.text, pos)
+        return found is not None and found[2] == "call_close"
 
     def _end_call(self, closing: str, repairs: tuple[str, ...]) -> Step:
         """The body and what closes it are read; what stood between is the call's, or content if nothing closes it."""

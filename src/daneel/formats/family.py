@@ -70,7 +70,7 @@ class Family:
     def markers(self) -> tuple[str, ...]:
         """Every text that means something to the family's parser or template; in a tool result it must be defused."""
         call = self.call
-        found = [*call.opens, *call.closes, *call.body_opens, *self.stop_markers, *self.control_markers]
+        found = [*call.opens, *call.closes, *call.body_opens, *call.body_closes, *self.stop_markers, *self.control_markers]
         if self.reasoning is not None:
             found += [self.reasoning.open, self.reasoning.close]
         return tuple(dict.fromkeys(marker for marker in found if marker))

@@ -11,7 +11,7 @@ from typing import Literal
 
 from daneel.formats.syntax import CallSyntax, ReasoningSyntax
 
-Role = Literal["call_open", "call_close", "body_open", "think_open", "think_close", "control", "line_start"]
+Role = Literal["call_open", "call_close", "body_open", "body_close", "think_open", "think_close", "control", "line_start"]
 
 _LINE_START = r"\n[ \t]*(?=[`{\[])"
 
@@ -73,6 +73,8 @@ class Markers:
         openers: dict[str, Role] = dict.fromkeys(call.opens, "call_open")
         closers: dict[str, Role] = dict.fromkeys(call.closes, "call_close")
         bodies: dict[str, Role] = dict.fromkeys(call.body_opens, "body_open")
+        for marker in call.body_closes:
+            closers[marker] = "body_close"
         ends = control | bodies | openers | closers
         content, thinking, close = control | openers | closers, dict(control), {}
         if call.body_opens_anywhere:

@@ -10,7 +10,7 @@ from typing import Literal
 
 from daneel.formats.base import Event
 from daneel.formats.buffer import Buffer
-from daneel.formats.call_reader import CallReader
+from daneel.formats.call_reader import CLOSING, CallReader
 from daneel.formats.json_scan import JsonScanner
 from daneel.formats.markers import Markers, Role, starts_with_any
 from daneel.formats.output import Output
@@ -47,6 +47,7 @@ class Splitter:
         self._candidate_start = 0
         self._opener_size = 0
         self._in_fence = False
+        self._thought = False  # a reasoning block was closed
         self._in_json: JsonScanner | None = None  # content that is JSON and no call: no call begins inside it
         reasoning = markers.reasoning
         if reasoning is not None and starts_in_reasoning:
@@ -95,7 +96,7 @@ class Splitter:
     # -- reasoning --------------------------------------------------------------------------------------------------------
 
     def _start(self) -> bool:
-        """Before anything but white space: the only place where a reasoning tag opens a block."""
+        """Before anything but white space and markers: the only place where a reasoning tag opens a block."""
         buffer, reasoning = self._buffer, self._markers.reasoning
         text = buffer.text
         at = len(text) - len(text[buffer.pos :].lstrip())
@@ -103,16 +104,29 @@ class Splitter:
         if at == len(text):
             return False
         if reasoning is not None:
+            ends = self._markers.call_ends
+            marker = ends.match(text, at)
             if text.startswith(reasoning.open, at):
                 self._control(at + len(reasoning.open))
                 self._state = self._thinking
                 return True
-            if text.startswith(reasoning.close, at):
+            if text.startswith(reasoning.close, at) and not self._thought:
+                self._thought = True
                 self._control(at + len(reasoning.close))
-            elif not buffer.final and starts_with_any(text, at, (reasoning.open, reasoning.close)):
+                return True
+            if marker is not None and marker[2] == "control":
+                self._control(marker[1])
+                return True
+            waiting = starts_with_any(text, at, (reasoning.open, reasoning.close)) or ends.partial(text, at) == len(text) - at
+            if waiting and not buffer.final:
                 return False
         self._state = self._content
         return True
+
+    def _end_thought(self) -> None:
+        """A block was closed; before there is content, another may open."""
+        reasoning, self._thought = self._markers.reasoning, True
+        self._state = self._content if reasoning is None or reasoning.anywhere else self._start
 
     def _thinking(self) -> bool:
         buffer, thinking = self._buffer, self._markers.thinking
@@ -137,7 +151,7 @@ class Splitter:
             return True
         self._control(end)
         if role == "think_close":
-            self._state = self._content
+            self._end_thought()
         elif role == "think_open":
             self._state = self._label
         return True
@@ -184,14 +198,15 @@ class Splitter:
         self._pass_content(start)
         if role in ("call_open", "body_open"):
             self._open_call(end, role)
-        elif role == "call_close" and (self._calls.inside or out.after_call or markers.call.stray_close == "control"):
-            self._calls.inside = False
+        elif role in CLOSING and (self._calls.inside or out.after_call or markers.call.stray_close == "control"):
+            self._calls.inside = self._calls.inside and role != "call_close"
             self._control(end)
-        elif role in ("line_start", "call_close"):
+        elif role == "line_start" or role in CLOSING:
             self._pass_content(end)
         elif role == "think_close" and out.holding:
             out.collapse()
             self._control(end)
+            self._end_thought()
         else:
             if role == "think_open":
                 out.release()
@@ -212,6 +227,9 @@ class Splitter:
         self._state = self._content
         if step == "text":
             self._pass_content(self._buffer.pos + self._opener_size)
+        elif step == "empty":
+            self._control(self._buffer.pos + self._opener_size)
+            self._calls.inside = True
         else:
             self._in_json = None
         return True

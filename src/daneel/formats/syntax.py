@@ -45,7 +45,8 @@ class CallSyntax:
     `shared`: one pair of markers holds all calls of a turn, each a body of its own. `body_opens`: texts that begin a body by
     themselves, being part of it. They are where reading goes on behind a broken body, and inside a pair that is still open;
     with `body_opens_anywhere`, they also begin a call whose opening marker is missing.
-    `bare`: a body at the start of the output needs no marker.
+    `body_closes`: texts that end a body by themselves, being part of it: a broken body ends there, a stray one is as a closing
+    marker. `bare`: a body at the start of the output needs no marker.
     """
 
     open: str
@@ -60,6 +61,7 @@ class CallSyntax:
     shared: bool = False
     body_opens: tuple[str, ...] = ()
     body_opens_anywhere: bool = False
+    body_closes: tuple[str, ...] = ()
     bare: bool = False
 
     @property

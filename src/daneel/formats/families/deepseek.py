@@ -62,6 +62,7 @@ _CALL = CallSyntax(
     shared=True,
     body_opens=_spelled(_BEGIN),
     body_opens_anywhere=True,
+    body_closes=_spelled(_END),
 )
 
 _RESULTS = tuple(f"<｜tool▁{word}｜>" for word in ("outputs▁begin", "outputs▁end", "output▁begin", "output▁end"))
@@ -73,7 +74,7 @@ _R1 = Family(
     call=_CALL,
     reasoning=THINK,
     stop_markers=("<｜end▁of▁sentence｜>", "<｜User｜>"),
-    control_markers=("<｜Assistant｜>", "<｜begin▁of▁sentence｜>", *_spelled(_END), *_RESULTS),
+    control_markers=("<｜Assistant｜>", "<｜begin▁of▁sentence｜>", *_RESULTS),
     evidence=(_CALLS_BEGIN, "```json", "think>"),
     content_before_calls=False,
     quirks=("the Distill templates write the content behind the calls, that of the Llama leaves out calls beside content",),
