@@ -68,10 +68,11 @@ class CallReader:
             step = self._step()
         return step
 
-    def head(self, body: int) -> Literal["yes", "no", "more"]:
-        """Whether a body begins at `body` in the buffer, behind an opening marker."""
+    def head(self, body: int, *, marked: bool) -> Literal["yes", "no", "more"]:
+        """Whether a body begins at `body` in the buffer, behind an opening marker or without one."""
+        grammar = self._grammar if marked else self._markers.call.unmarked or self._grammar
         begins = self._buffer.text[body : body + LOOK_AHEAD + 1]
-        head = self._grammar.head(begins, 0)
+        head = grammar.head(begins, 0)
         return "no" if head == "more" and len(begins) > LOOK_AHEAD else head
 
     # -- the beginning --------------------------------------------------------------------------------------------------
@@ -79,7 +80,7 @@ class CallReader:
     def _head(self) -> Step:
         buffer = self._buffer
         text, body = buffer.text, buffer.pos + self._opener_size
-        head = self.head(body)
+        head = self.head(body, marked=not self._opener_missing)
         if head == "yes":
             self._begin(body - buffer.pos, buffer.offset, [buffer.take(body)])
             return "go"

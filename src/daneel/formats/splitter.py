@@ -139,7 +139,7 @@ class Splitter:
         self._pass_reasoning(start)
         if role in ("call_open", "body_open"):
             body = end if role == "call_open" else start
-            head = self._calls.head(body)
+            head = self._calls.head(body, marked=role == "call_open")
             if head == "more" and not buffer.final:
                 return False
             if head == "yes":

@@ -44,7 +44,8 @@ class CallSyntax:
 
     `shared`: one pair of markers holds all calls of a turn, each a body of its own. `body_opens`: texts that begin a body by
     themselves, being part of it. They are where reading goes on behind a broken body, and inside a pair that is still open;
-    with `body_opens_anywhere`, they also begin a call whose opening marker is missing.
+    with `body_opens_anywhere`, they also begin a call whose opening marker is missing, if `unmarked` (default: `grammar`) says
+    that a body begins there: text may speak of such tags.
     `body_closes`: texts that end a body by themselves, being part of it: a broken body ends there, a stray one is as a closing
     marker. `bare`: a body at the start of the output needs no marker.
     """
@@ -61,6 +62,7 @@ class CallSyntax:
     shared: bool = False
     body_opens: tuple[str, ...] = ()
     body_opens_anywhere: bool = False
+    unmarked: ArgumentGrammar | None = None
     body_closes: tuple[str, ...] = ()
     bare: bool = False
 
