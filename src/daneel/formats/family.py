@@ -11,6 +11,8 @@ from typing import Literal
 
 from daneel.formats.base import Parser, Tool
 from daneel.formats.call_grammar import ARRAY_LAYOUT, lark_grammar, marked_layout
+from daneel.formats.frame_syntax import FrameSyntax, Header
+from daneel.formats.framed import FramedSplitter
 from daneel.formats.json_args import JsonGrammar
 from daneel.formats.markers import Markers
 from daneel.formats.scan import ArgumentGrammar
@@ -27,6 +29,7 @@ class Family:
 
     `variant`: "" for the family as it is; else a row that differs in how such models are best told of tools and results, and
     is found by detection or asked for as `name/variant`. `aliases`: other names of the family.
+    `framing`: the output is a sequence of messages; `reasoning` and `call` then only say how such messages are written.
     `evidence` / `counter_evidence`: texts a template of the family holds all / none of;
     `max_parameters`: and the model has at most so many. `result_style` and `plain`: how results are told by default, and how
     plainly. `content_before_calls`: the template writes an assistant message's content before its calls; if not, the content
@@ -38,6 +41,7 @@ class Family:
     name: str
     call: CallSyntax
     reasoning: ReasoningSyntax | None = None
+    framing: FrameSyntax | None = None
     stop_markers: tuple[str, ...] = ()
     control_markers: tuple[str, ...] = ()
     variant: str = ""
@@ -73,6 +77,8 @@ class Family:
         found = [*call.opens, *call.closes, *call.body_opens, *call.body_closes, *self.stop_markers, *self.control_markers]
         if self.reasoning is not None:
             found += [self.reasoning.open, self.reasoning.close]
+        if self.framing is not None:
+            found += self.framing.markers
         return tuple(dict.fromkeys(marker for marker in found if marker))
 
     def parser(
@@ -88,9 +94,12 @@ class Family:
         `prompt`: the rendered prompt, or its end: what it has opened is open. `starts_in_reasoning` overrules it.
         `ValueError` when a tool's schema is no JSON Schema.
         """
+        toolset = tools if isinstance(tools, ToolSet) else ToolSet(tools)
+        if self.framing is not None:
+            opened = Header(0, "reasoning") if starts_in_reasoning else self.framing.opened(prompt)
+            return FramedSplitter(self.framing, self.call, toolset, opened=opened, rescue=rescue)
         if starts_in_reasoning is None:
             starts_in_reasoning = self.starts_in_reasoning(prompt)
-        toolset = tools if isinstance(tools, ToolSet) else ToolSet(tools)
         markers = Markers.of(self.call, self.reasoning, (*self.stop_markers, *self.control_markers))
         return Splitter(
             markers,
@@ -106,6 +115,9 @@ class Family:
 
         An opening marker before the end of a turn, as in a person's question about it, does not count.
         """
+        if self.framing is not None:
+            begun = self.framing.opened(prompt)
+            return isinstance(begun, Header) and begun.kind == "reasoning"
         if self.reasoning is None:
             return False
         _, opened, tail = prompt.rpartition(self.reasoning.open)
