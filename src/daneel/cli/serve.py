@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, cast
 import typer
 
 from daneel.cli.models import TerminalProgress
+from daneel.cli.values import read_text, template_variables
 from daneel.errors import UserError
 
 if TYPE_CHECKING:
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 ENGINES = ("auto", "llama.cpp", "mlx", "scripted")
 REASONING_FIELDS = ("reasoning", "reasoning_content", "both")
 _KEY_VARIABLE = "DANEEL_API_KEY"
-_TEMPLATE_FIELDS = frozenset({"messages", "tools"})
-_TEMPLATE_FLAGS = frozenset({"add_generation_prompt", "continue_final_message"})
 _FIT_CONTEXT_TOKENS = 2048
 
 GpuLayers = int | Literal["all"]
@@ -103,8 +102,8 @@ def serve(
         options = ServeOptions(
             name=names[0],
             aliases=names[1:],
-            template_source=_read_text("--chat-template", chat_template),
-            template_variables=_template_variables(chat_template_args),
+            template_source=read_text("--chat-template", chat_template) if chat_template else None,
+            template_variables=template_variables("--chat-template-args", chat_template_args),
             family_name=format_name,
             reasoning_field=cast(Any, _one_of("--reasoning-field", reasoning_field, REASONING_FIELDS)),
             weights_sha256=source.weights_sha256,
@@ -182,31 +181,6 @@ def _one_of(option: str, value: str, known: Sequence[str]) -> str:
     if value not in known:
         raise UserError(f"{option} is {value!r}, but must be one of {', '.join(known)}")
     return value
-
-
-def _read_text(option: str, path: Path | None) -> str | None:
-    if path is None:
-        return None
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise UserError(f"{option}: {path} cannot be read: {reason}") from error
-
-
-def _template_variables(text: str) -> dict[str, Any]:
-    try:
-        variables = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"--chat-template-args is not JSON ({error}): {text[:80]}") from error
-    if not isinstance(variables, dict):
-        raise UserError(f"--chat-template-args must be a JSON object: {text[:80]}")
-    for name in _TEMPLATE_FIELDS & variables.keys():
-        raise UserError(f"--chat-template-args may not hold {name!r}: every request has its own")
-    for name in _TEMPLATE_FLAGS & variables.keys():
-        if not isinstance(variables[name], bool):
-            raise UserError(f"--chat-template-args: {name} must be true or false, not {variables[name]!r}")
-    return variables
 
 
 class _LoadProgress:

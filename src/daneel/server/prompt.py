@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from msgspec import UNSET
 
 from daneel.formats import history
-from daneel.formats.base import Tool
 from daneel.formats.validate import ToolSet
+from daneel.server.declared_tools import NO_PARAMETERS, tool_set
 from daneel.server.served_model import ServedModel
 from daneel.wire.errors import BadRequest, ContextTooLong
 from daneel.wire.requests import ChatRequest, ToolDeclaration
 
-_NO_PARAMETERS = {"type": "object", "properties": {}}
 _TURN_FLAGS = ("add_generation_prompt", "continue_final_message")
 
 
@@ -33,7 +32,7 @@ class Prompt:
 async def build_prompt(request: ChatRequest, model: ServedModel) -> Prompt:
     """Raises `BadRequest` naming the field; `ContextTooLong` with both numbers."""
     declared = [] if request.tool_choice == "none" else request.tools
-    tools = _tool_set(declared)
+    tools = tool_set(declared)
     style = model.family.result_style if request.tool_result_style == "auto" else request.tool_result_style
     try:
         messages = history.for_template(
@@ -91,23 +90,9 @@ def template_options(request: ChatRequest, defaults: Mapping[str, Any]) -> tuple
     return variables, add_generation_prompt, continue_final_message
 
 
-def _tool_set(declared: Sequence[ToolDeclaration]) -> ToolSet:
-    try:
-        return ToolSet([to_tool(declaration) for declaration in declared])
-    except ValueError as error:
-        raise BadRequest(str(error), param="tools") from error
-
-
-def to_tool(declaration: ToolDeclaration) -> Tool:
-    """The declaration as the formats know it. Without `parameters` it is a tool without arguments, so none are admitted."""
-    function = declaration.function
-    parameters = function.parameters or {**_NO_PARAMETERS, "additionalProperties": False}
-    return Tool(function.name, function.description or "", parameters, bool(function.strict))
-
-
 def _for_template(declaration: ToolDeclaration) -> dict[str, Any]:
     """The declaration as templates expect it: keys in the usual order, none of them null."""
     given = declaration.function
-    parameters = given.parameters or _NO_PARAMETERS
+    parameters = given.parameters or NO_PARAMETERS
     function = {"name": given.name, "description": given.description or "", "parameters": parameters}
     return {"type": declaration.type, "function": function}

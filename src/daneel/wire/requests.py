@@ -7,13 +7,8 @@ honour, whether it is ignored (an entry in `warnings`) or refused (400). The str
 
 from __future__ import annotations
 
-import re
-from typing import Any
-
-import msgspec
-
 from daneel.wire import request_checks as checks
-from daneel.wire.errors import BadRequest
+from daneel.wire.convert import converted
 from daneel.wire.ledger import Ledger
 from daneel.wire.messages import Warning
 from daneel.wire.request_types import (
@@ -27,7 +22,7 @@ from daneel.wire.request_types import (
     ToolDeclaration,
     ToolResultStyle,
 )
-from daneel.wire.strict_json import decode_object, shown
+from daneel.wire.strict_json import decode_object
 
 __all__ = [
     "CacheControl",
@@ -43,7 +38,6 @@ __all__ = [
 ]
 
 _FIELDS = frozenset(ChatRequest.__struct_fields__)
-_WHERE = re.compile(r"^(?P<problem>.*?)(?: - at `(?P<path>.*)`)?$", re.S)
 
 
 def parse_chat_request(body: bytes) -> tuple[ChatRequest, list[Warning]]:
@@ -53,7 +47,7 @@ def parse_chat_request(body: bytes) -> tuple[ChatRequest, list[Warning]]:
     given = {name: value for name, value in raw.items() if value is not None}
     checks.messages(given.get("messages"))
     checks.choices(given)
-    request = _converted(given)
+    request = converted(given, ChatRequest)
     ledger = Ledger(strict=request.strict_fields)
     ledger.top_level(raw, _FIELDS)
     checks.numbers(given)
@@ -68,31 +62,3 @@ def parse_chat_request(body: bytes) -> tuple[ChatRequest, list[Warning]]:
     checks.stream_options(given.get("stream_options"), request.stream, ledger)
     checks.prompt_flags(request)
     return request, ledger.warnings
-
-
-def _converted(given: dict[str, Any]) -> ChatRequest:
-    """The typed request. A value of the wrong type is a `BadRequest` that names the field and shows the value."""
-    try:
-        return msgspec.convert(given, ChatRequest)
-    except msgspec.ValidationError as error:
-        match = _WHERE.match(str(error))
-        problem = (match["problem"] if match else str(error)).replace("`", "").replace(" | null", "")
-        problem = problem[:1].lower() + problem[1:]
-        path = (match["path"] if match and match["path"] else "$").removeprefix("$").removeprefix(".").removesuffix("[...]")
-        if not path:
-            raise BadRequest(problem) from None
-        value = _at(given, path)
-        got = "" if value is None else f": {shown(value)}"
-        raise BadRequest(f"{path}: {problem}{got}", param=path) from None
-
-
-def _at(value: Any, path: str) -> Any:
-    """What stands at a path like `tools[0].function.name`; `None` if that cannot be told."""
-    for step in re.findall(r"[^.\[\]]+", path):
-        if isinstance(value, dict):
-            value = value.get(step)
-        elif isinstance(value, list) and step.isdigit() and int(step) < len(value):
-            value = value[int(step)]
-        else:
-            return None
-    return value

@@ -19,26 +19,26 @@ MAX_DEPTH = 100
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
-def decode_object(body: bytes) -> dict[str, Any]:
-    """The object in `body`. Raises `BadRequest`, whose message says what is wrong and where."""
+def decode_object(body: bytes, *, what: str = "the body") -> dict[str, Any]:
+    """The object in `body`, called `what` in messages. Raises `BadRequest`, whose message says what is wrong and where."""
     try:
         text = body.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise BadRequest(f"the body is not UTF-8: byte 0x{body[error.start]:02x} at offset {error.start}") from None
+        raise BadRequest(f"{what} is not UTF-8: byte 0x{body[error.start]:02x} at offset {error.start}") from None
     if not text.strip():
-        raise BadRequest("the body is empty: a JSON object is needed")
+        raise BadRequest(f"{what} is empty: a JSON object is needed")
     try:
         value = json.loads(text, object_pairs_hook=_object, parse_constant=_no_constant, parse_float=_finite)
     except json.JSONDecodeError as error:
-        raise BadRequest(f"the body is not JSON: {error.msg} at line {error.lineno}, column {error.colno}") from None
+        raise BadRequest(f"{what} is not JSON: {error.msg} at line {error.lineno}, column {error.colno}") from None
     except RecursionError:
-        raise BadRequest(f"the body is nested deeper than {MAX_DEPTH} levels") from None
+        raise BadRequest(f"{what} is nested deeper than {MAX_DEPTH} levels") from None
     except ValueError as error:
         # Python refuses to read integers of thousands of digits
-        raise BadRequest(f"the body is not JSON that can be read: {str(error)[:200]}") from None
+        raise BadRequest(f"{what} is not JSON that can be read: {str(error)[:200]}") from None
     if not isinstance(value, dict):
-        raise BadRequest(f"the body must be a JSON object, not {kind_of(value)}")
-    _check_depth(value)
+        raise BadRequest(f"{what} must be a JSON object, not {kind_of(value)}")
+    _check_depth(value, what)
     if _SURROGATE_ESCAPE.search(text):
         _check_surrogates(value, "")
     return value
@@ -78,7 +78,7 @@ def _finite(digits: str) -> float:
     return number
 
 
-def _check_depth(value: Any) -> None:
+def _check_depth(value: Any, what: str) -> None:
     level = [value]
     for _ in range(MAX_DEPTH):
         below: list[Any] = []
@@ -88,7 +88,7 @@ def _check_depth(value: Any) -> None:
         if not below:
             return
         level = below
-    raise BadRequest(f"the body is nested deeper than {MAX_DEPTH} levels")
+    raise BadRequest(f"{what} is nested deeper than {MAX_DEPTH} levels")
 
 
 def _check_surrogates(value: Any, path: str) -> None:

@@ -37,7 +37,7 @@ Scalar = int | float | bool | str
 
 @dataclass(frozen=True)
 class SkippedArray:
-    """An array that was too long to keep, or that held strings: only its length is known."""
+    """An array that was too long to keep, or that held strings nobody asked for: only its length is known."""
 
     num_values: int
 
@@ -126,14 +126,15 @@ class GGUFHeader:
         return ((self._number("split.no") or 0) + 1, count) if count > 1 else (1, 1)
 
 
-def read_header(path: Path) -> GGUFHeader:
+def read_header(path: Path, *, keep: frozenset[str] = frozenset()) -> GGUFHeader:
     """Parse the header of `path`, and check that the file is long enough for the tensors it lists.
 
-    Raises `GGUFError` when the file is missing, is not a GGUF, is cut short or is malformed.
+    Arrays of strings under the keys in `keep` are kept whole. Raises `GGUFError` when the file is missing, is not a GGUF, is
+    cut short or is malformed.
     """
     try:
         with path.open("rb") as file:
-            return _Reader(file, path).read()
+            return _Reader(file, path, keep).read()
     except FileNotFoundError:
         raise GGUFError(f"no such file: {path}") from None
     except OSError as error:
@@ -143,9 +144,10 @@ def read_header(path: Path) -> GGUFHeader:
 class _Reader:
     """One pass over the header, bounds first."""
 
-    def __init__(self, file: BinaryIO, path: Path) -> None:
+    def __init__(self, file: BinaryIO, path: Path, keep: frozenset[str]) -> None:
         self._file = file
         self._path = path
+        self._keep = keep
         self._size = os.fstat(file.fileno()).st_size
         self._field = "magic"
 
@@ -160,7 +162,7 @@ class _Reader:
             if key in metadata:
                 raise self._error(f"the key {key!r} appears twice")
             self._field = f"value of {key!r}"
-            metadata[key] = self._value(self._scalar("I"), _MAX_NESTING)
+            metadata[key] = self._value(self._scalar("I"), _MAX_NESTING, keep=key in self._keep)
         alignment = metadata.get("general.alignment", 32)
         if not isinstance(alignment, int) or not 0 < alignment <= _MAX_ALIGNMENT or alignment & (alignment - 1):
             raise self._error(f"general.alignment is {alignment!r}, not a power of two")
@@ -210,17 +212,17 @@ class _Reader:
             )
         return GGUFHeader(version, metadata, num_tensors, total_bytes, total_values, needed)
 
-    def _value(self, kind: int, nesting_left: int) -> Value:
+    def _value(self, kind: int, nesting_left: int, *, keep: bool) -> Value:
         if kind in _SCALARS:
             number: Scalar = self._scalar(_SCALARS[kind])
             return number
         if kind == _STRING:
             return self._string(_MAX_STRING_BYTES)
         if kind == _ARRAY:
-            return self._array(nesting_left)
+            return self._array(nesting_left, keep=keep)
         raise self._error(f"unknown value type {kind}")
 
-    def _array(self, nesting_left: int) -> Value:
+    def _array(self, nesting_left: int, *, keep: bool = False) -> Value:
         if nesting_left == 0:
             raise self._error("arrays are nested too deeply")
         kind = self._scalar("I")
@@ -238,6 +240,8 @@ class _Reader:
             raise self._error(f"an array claims {count:,} values")
         # each value takes at least its length field
         self._require(count * 8)
+        if keep and kind == _STRING:
+            return tuple(self._string(_MAX_STRING_BYTES) for _ in range(count))
         for _ in range(count):
             if kind == _STRING:
                 self._skip_string()

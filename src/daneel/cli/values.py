@@ -1,0 +1,66 @@
+"""What several commands take and give: text and JSON in files, JSON on the command line, JSON on standard output."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from daneel.errors import UserError
+
+STDIN = Path("-")
+
+_TEMPLATE_FIELDS = frozenset({"messages", "tools"})
+_TEMPLATE_FLAGS = frozenset({"add_generation_prompt", "continue_final_message"})
+
+
+def read_text(option: str, path: Path) -> str:
+    """The text of a file, or of standard input for `-`. Raises `UserError`."""
+    try:
+        if path == STDIN:
+            return sys.stdin.buffer.read().decode("utf-8")
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise UserError(f"{option}: {path} cannot be read: {reason}") from error
+
+
+def read_json(option: str, path: Path) -> Any:
+    """The value in a JSON file, or in standard input for `-`. Raises `UserError`."""
+    text = read_text(option, path)
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{option}: {path} is not JSON: {error}") from error
+
+
+def read_tools(path: Path) -> list[Any]:
+    """Tool declarations: a JSON array, or a request that holds them. Raises `UserError`."""
+    value = read_json("--tools", path)
+    tools = value.get("tools") if isinstance(value, dict) else value
+    if not isinstance(tools, list):
+        raise UserError(f"--tools: {path} must hold a JSON array of tool declarations")
+    return tools
+
+
+def template_variables(option: str, text: str) -> dict[str, Any]:
+    """Variables for a chat template, from JSON on the command line. Raises `UserError`."""
+    try:
+        variables = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{option} is not JSON ({error}): {text[:80]}") from error
+    if not isinstance(variables, dict):
+        raise UserError(f"{option} must be a JSON object: {text[:80]}")
+    for name in _TEMPLATE_FIELDS & variables.keys():
+        raise UserError(f"{option} may not hold {name!r}: every request has its own")
+    for name in _TEMPLATE_FLAGS & variables.keys():
+        if not isinstance(variables[name], bool):
+            raise UserError(f"{option}: {name} must be true or false, not {variables[name]!r}")
+    return variables
+
+
+def print_json(value: Any) -> None:
+    """Indented on standard output; with escapes where its encoding may lack a character, so that it stays JSON."""
+    is_utf8 = sys.stdout.encoding.lower().replace("-", "") == "utf8"
+    print(json.dumps(value, indent=2, ensure_ascii=not is_utf8))
