@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from daneel.formats.base import Tool
 from daneel.formats.lark import join, object_schema, quote
-from daneel.formats.scan import ArgumentGrammar
+from daneel.formats.scan import ArgumentGrammar, JoinsCalls
 from daneel.formats.syntax import CallSyntax
 
 OPTIONS = '%llguidance {"no_forcing": true}'
@@ -43,10 +43,12 @@ def marked_layout(call: CallSyntax, marker: Callable[[str], str]) -> CallLayout:
     """Each call between its markers, or all of them between one pair."""
     opening = marker(call.open) if call.open else ""
     closing = marker(call.close) if call.close else ""
-    separator = quote(call.separator) if call.separator else ""
-    if call.shared:
-        before = join(opening, quote(call.open_pad) if call.open_pad else "")
-        after = join(quote(call.close_pad) if call.close_pad else "", closing)
+    joints = call.grammar.joints if call.grammar.holds_several and isinstance(call.grammar, JoinsCalls) else None
+    separator = joints[1] if joints else call.separator
+    separator = quote(separator) if separator else ""
+    if call.shared or joints:
+        first, last = call.open_pad + (joints[0] if joints else ""), (joints[2] if joints else "") + call.close_pad
+        before, after = join(opening, quote(first) if first else ""), join(quote(last) if last else "", closing)
         return CallLayout(before=before, separator=separator, after=after)
     return CallLayout(
         call_open=opening, open_pad=call.open_pad, close_pad=call.close_pad, call_close=closing, separator=separator

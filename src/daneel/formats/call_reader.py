@@ -16,7 +16,7 @@ from daneel.formats.buffer import Buffer
 from daneel.formats.json_scan import WHITE
 from daneel.formats.markers import Markers
 from daneel.formats.output import Output
-from daneel.formats.scan import ArgumentGrammar, BodyScanner, ScanError, ScannedCall, ScannedFailure
+from daneel.formats.scan import ArgumentGrammar, BodyScanner, KeepsCalls, ScanError, ScannedCall, ScannedFailure
 from daneel.formats.validate import ToolSet
 
 LOOK_AHEAD = 256
@@ -133,7 +133,7 @@ class CallReader:
             self._raw.append(buffer.take(end))
         if scanner.error is not None:
             return self._give_up(scanner.error)
-        if buffer.final and not buffer.truncated:
+        if buffer.final and (not buffer.truncated or isinstance(scanner, KeepsCalls)):
             scanner.finish()
         if scanner.done:
             self._gap, self._step = [], self._after_body
@@ -150,10 +150,22 @@ class CallReader:
         if not buffer.truncated:
             return self._give_up(error, "truncated")
         self._raw.append(buffer.take(len(buffer.text)))
-        return self._fail(error, "truncated")
+        return self._fail(self._keep_calls(error), "truncated")
+
+    def _keep_calls(self, error: ScanError) -> ScanError:
+        """Report the calls that stand whole before an error; what is left of the body begins behind them."""
+        scanner, raw = self._scanner, "".join(self._raw)
+        items = scanner.calls_so_far(raw[self._body_at :]) if isinstance(scanner, KeepsCalls) else []
+        if not items:
+            return error
+        read, end = items[-1].end, self._body_at + items[-1].end
+        self.report(items, raw[:end], self._raw_start, self._body_at)
+        self._raw, self._raw_start, self._body_at = [raw[end:]], self._raw_start + end, 0
+        return ScanError(error.message, error.offset - read)
 
     def _give_up(self, error: ScanError, kind: Literal["malformed", "truncated"] = "malformed") -> Step:
         """The body cannot be read: find its end by the markers, from its start. `kind` holds if no marker ends it."""
+        error = self._keep_calls(error)
         self._buffer.unread("".join(self._raw))
         buffer = self._buffer
         body = first = buffer.pos + self._body_at
@@ -166,7 +178,7 @@ class CallReader:
 
     def _skip(self) -> Step:
         buffer, ends = self._buffer, self._markers.call_ends
-        found = ends.search(buffer.text, buffer.pos)
+        found = ends.search(buffer.text, buffer.pos, final=buffer.final)
         if found is None:
             waiting = 0 if buffer.final else ends.partial(buffer.text, buffer.pos)
             self._raw.append(buffer.take(len(buffer.text) - waiting))
@@ -185,7 +197,7 @@ class CallReader:
         while end < len(text) and (text[end] in WHITE or text[end] in slack):
             end += 1
         self._gap.append(buffer.take(end))
-        marker = self._markers.call_ends.match(text, end)
+        marker = self._markers.call_ends.match(text, end, final=buffer.final)
         if marker is not None and marker[2] == "call_close":
             return self._end_call(buffer.take(marker[1]), ())
         if not call.close:
@@ -225,7 +237,7 @@ class CallReader:
         marker or nothing does; `None` when it cannot be told yet."""
         text, ends = self._buffer.text, self._markers.call_ends
         limit = pos + LOOK_AHEAD + ends.max_size
-        found = ends.search(text, pos, limit)
+        found = ends.search(text, pos, limit, final=self._buffer.final)
         if found is not None:
             return found[1] if found[2] in CLOSING and text[pos : found[0]].strip(WHITE) else -1
         return -1 if self._buffer.final or len(text) >= limit else None

@@ -29,17 +29,27 @@ class MarkerSet:
         self._prefixes = frozenset(marker[:size] for marker in roles for size in range(1, len(marker)))
         self.max_size = max((len(marker) for marker in roles), default=0)
 
-    def search(self, text: str, pos: int, limit: int = sys.maxsize) -> tuple[int, int, Role] | None:
-        """The first marker from `pos` on, and before `limit`: start, end, role."""
+    def search(self, text: str, pos: int, limit: int = sys.maxsize, *, final: bool = True) -> tuple[int, int, Role] | None:
+        """The first marker from `pos` on, and before `limit`: start, end, role.
+
+        Unless `final`, a marker that may yet become a longer one, or the end of one, is none: it is `partial`.
+        """
         match = self._pattern.search(text, pos, limit)
-        if match is None:
+        if match is None or not (final or limit < len(text) or self._is_whole(match.start(), text, pos)):
             return None
         return match.start(), match.end(), self._roles.get(match.group(), "line_start")
 
-    def match(self, text: str, pos: int) -> tuple[int, int, Role] | None:
-        """The marker that stands at `pos`."""
+    def match(self, text: str, pos: int, *, final: bool = True) -> tuple[int, int, Role] | None:
+        """The marker that stands at `pos`; `final` as for `search`."""
         match = self._pattern.match(text, pos)
-        return (match.start(), match.end(), self._roles.get(match.group(), "line_start")) if match else None
+        if match is None or not (final or self._is_whole(pos, text, pos)):
+            return None
+        return match.start(), match.end(), self._roles.get(match.group(), "line_start")
+
+    def _is_whole(self, start: int, text: str, pos: int) -> bool:
+        """Whether what was found at `start` lies before any marker that the end of the text may begin."""
+        near_end = len(text) - start < self.max_size
+        return not near_end or start < len(text) - self.partial(text, pos)
 
     def partial(self, text: str, pos: int) -> int:
         """How many characters at the end of `text`, from `pos` on, may begin a marker."""
@@ -76,12 +86,14 @@ class Markers:
         for marker in call.body_closes:
             closers[marker] = "body_close"
         ends = control | bodies | openers | closers
-        content, thinking, close = control | openers | closers, dict(control), {}
+        content, thinking = control | openers | closers, dict(control)
+        close: dict[str, Role] = {}
         if call.body_opens_anywhere:
             content = bodies | content
             thinking |= bodies
         if reasoning is not None:
-            opener, close = _present(reasoning.open, "think_open"), _present(reasoning.close, "think_close")
+            opener: dict[str, Role] = dict.fromkeys(reasoning.opens, "think_open")
+            close = dict.fromkeys(reasoning.closes, "think_close")
             if reasoning.anywhere:
                 content |= opener
             if reasoning.stray_close == "control":
@@ -98,10 +110,6 @@ class Markers:
             thinking=MarkerSet(thinking),
             call_ends=MarkerSet(ends),
         )
-
-
-def _present(marker: str, role: Role) -> dict[str, Role]:
-    return {marker: role} if marker else {}
 
 
 def starts_with_any(text: str, pos: int, markers: Iterable[str]) -> bool:

@@ -53,6 +53,7 @@ class NamedJsonGrammar:
     key: str = "named-json"
     slack: str = "}"
     holds_several: bool = False
+    joints: tuple[str, str, str] = ("", "", "")
 
     @property
     def expected_head(self) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 from daneel.formats.base import Tool
 from daneel.formats.validate import ToolSet
@@ -87,6 +87,26 @@ class BodyScanner(Protocol):
     def calls(self, body: str) -> list[ScannedCall | ScannedFailure]:
         """The calls of a complete body. `body` is the text that was fed, up to its end."""
         ...
+
+
+@runtime_checkable
+class KeepsCalls(Protocol):
+    """A scanner of bodies that may hold several calls: those before the place where one breaks are whole."""
+
+    def calls_so_far(self, body: str) -> list[ScannedCall | ScannedFailure]:
+        """What is complete, whatever becomes of the body."""
+        ...
+
+
+@runtime_checkable
+class JoinsCalls(Protocol):
+    """An argument grammar that, where it `holds_several`, says what stands before, between and behind the calls of one body.
+
+    Its `lark_body` is then one call without that.
+    """
+
+    @property
+    def joints(self) -> tuple[str, str, str]: ...
 
 
 class ArgumentGrammar(Protocol):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from daneel.formats.bare import BareReader
 from daneel.formats.base import Event
 from daneel.formats.buffer import Buffer
 from daneel.formats.call_reader import CLOSING, CallReader
@@ -38,16 +39,17 @@ class Splitter:
         self._own_array = own_array
         self._markers = markers
         self._tools = tools
-        self._rescue = rescue and bool(tools.tools)
+        self._rescue = rescue and (bool(tools.tools) or (markers.call.fenced and not tools.known))
         self._buffer = Buffer()
         self._out = Output()
         self._calls = CallReader(self._buffer, self._out, markers, grammar, tools)
+        bare = markers.call.bare if rescue else None
+        self._bare = BareReader(self._buffer, self._out, markers, bare, tools) if bare is not None else None
         self._candidate = Candidate(tools, fenced=False)
         self._candidate_raw: list[str] = []
         self._candidate_start = 0
         self._opener_size = 0
         self._in_fence = False
-        self._thought = False  # a reasoning block was closed
         self._in_json: JsonScanner | None = None  # content that is JSON and no call: no call begins inside it
         reasoning = markers.reasoning
         if reasoning is not None and starts_in_reasoning:
@@ -105,19 +107,21 @@ class Splitter:
             return False
         if reasoning is not None:
             ends = self._markers.call_ends
-            marker = ends.match(text, at)
-            if text.startswith(reasoning.open, at):
-                self._control(at + len(reasoning.open))
+            marker = ends.match(text, at, final=buffer.final)
+            opened = next((opener for opener in reasoning.opens if text.startswith(opener, at)), None)
+            closed = next((closer for closer in reasoning.closes if text.startswith(closer, at)), None)
+            if opened is not None:
+                self._control(at + len(opened))
                 self._state = self._thinking
                 return True
-            if text.startswith(reasoning.close, at) and not self._thought:
-                self._thought = True
-                self._control(at + len(reasoning.close))
+            if closed is not None:
+                self._control(at + len(closed))
                 return True
             if marker is not None and marker[2] == "control":
                 self._control(marker[1])
                 return True
-            waiting = starts_with_any(text, at, (reasoning.open, reasoning.close)) or ends.partial(text, at) == len(text) - at
+            tags = (*reasoning.opens, *reasoning.closes)
+            waiting = starts_with_any(text, at, tags) or ends.partial(text, at) == len(text) - at
             if waiting and not buffer.final:
                 return False
         self._state = self._content
@@ -125,12 +129,12 @@ class Splitter:
 
     def _end_thought(self) -> None:
         """A block was closed; before there is content, another may open."""
-        reasoning, self._thought = self._markers.reasoning, True
+        reasoning = self._markers.reasoning
         self._state = self._content if reasoning is None or reasoning.anywhere else self._start
 
     def _thinking(self) -> bool:
         buffer, thinking = self._buffer, self._markers.thinking
-        found = thinking.search(buffer.text, buffer.pos)
+        found = thinking.search(buffer.text, buffer.pos, final=buffer.final)
         if found is None:
             waiting = 0 if buffer.final else thinking.partial(buffer.text, buffer.pos)
             self._pass_reasoning(len(buffer.text) - waiting)
@@ -142,7 +146,7 @@ class Splitter:
             head = self._calls.head(body, marked=role == "call_open")
             if head == "more" and not buffer.final:
                 return False
-            if head == "yes":
+            if head != "no":
                 # reasoning after all if the block's closing marker follows: `Output` keeps it back until that is known
                 self._out.hold(buffer.offset)
                 self._open_call(end, role)
@@ -178,13 +182,18 @@ class Splitter:
 
     def _content(self) -> bool:
         buffer, out, markers = self._buffer, self._out, self._markers
+        if self._bare is not None:
+            step = self._bare.open_bare()
+            if step != "no":
+                self._state = self._bare_call if step == "opened" else self._content
+                return step == "opened"
         if self._rescue and out.line_start:
             step = self._open_candidate()
             if step != "no":
                 return step == "opened"
         places = markers.inside if self._calls.inside else markers.content
         found_in = markers.held if out.holding else places[self._rescue]
-        found = found_in.search(buffer.text, buffer.pos)
+        found = found_in.search(buffer.text, buffer.pos, final=buffer.final)
         if found is None:
             waiting = found_in.partial(buffer.text, buffer.pos)
             if buffer.final and not (buffer.truncated and self._calls.is_opening(waiting)):
@@ -234,6 +243,15 @@ class Splitter:
             self._in_json = None
         return True
 
+    def _bare_call(self) -> bool:
+        step = self._bare.run() if self._bare is not None else "text"
+        if step == "more":
+            return False
+        self._state = self._content
+        if step == "call":
+            self._in_json = None
+        return True
+
     # -- calls without markers ----------------------------------------------------------------------------------------------
 
     def _open_candidate(self) -> Literal["opened", "wait", "no"]:
@@ -245,7 +263,7 @@ class Splitter:
         self._pass_content(at)
         char = buffer.text[at : at + 1]
         fenced = char == "`"
-        if not char or char not in "`{[" or self._in_json is not None:
+        if not char or char not in "`{[" or self._in_json is not None or not (fenced or self._tools.tools):
             return "no"
         if fenced and len(buffer.text) - at < len(FENCE) and FENCE.startswith(buffer.text[at:]):
             return "no" if buffer.final else "wait"
@@ -256,7 +274,7 @@ class Splitter:
                 self._in_fence = False
                 self._pass_content(at + len(FENCE))
             return "no"
-        self._candidate = Candidate(self._tools, fenced=fenced, own_array=self._own_array)
+        self._candidate = Candidate(self._tools, fenced=fenced, own_array=self._own_array, own_fence=self._markers.call.fenced)
         self._candidate_raw, self._candidate_start = [], buffer.offset
         self._state = self._read_candidate
         return "opened"

@@ -16,6 +16,15 @@ To use tools, reply with a JSON array holding every call you need, and nothing e
 You then get the results and answer the user."""
 """Written for small models: one short line per tool, and one array, which makes them plan all calls at once."""
 
+MARKED_TOOL_PROMPT = """You can use these tools:
+{tools}
+
+To use tools, reply with a call for each, in exactly this form, and nothing else:
+{example}
+
+You then get the results and answer the user."""
+"""The same for families that have markers of their own, but a template that does not tell them of tools."""
+
 
 @dataclass(frozen=True, slots=True)
 class ReasoningSyntax:
@@ -23,7 +32,8 @@ class ReasoningSyntax:
 
     `anywhere`: a block may open anywhere; else only at the start of the output. `labels`: names behind the opening marker
     that belong to it, with the line break that follows. `content_labels`: names that make the block content instead.
-    `stray_close`: what a closing marker outside a block is (a special token vanishes, a tag is text).
+    `stray_close`: what a closing marker outside a block is (a special token vanishes, a tag is text). `also_open`,
+    `also_close`: other spellings, read but never written.
     """
 
     open: str
@@ -32,6 +42,16 @@ class ReasoningSyntax:
     labels: tuple[str, ...] = ()
     content_labels: tuple[str, ...] = ()
     stray_close: Literal["text", "control"] = "text"
+    also_open: tuple[str, ...] = ()
+    also_close: tuple[str, ...] = ()
+
+    @property
+    def opens(self) -> tuple[str, ...]:
+        return (self.open, *self.also_open)
+
+    @property
+    def closes(self) -> tuple[str, ...]:
+        return (self.close, *self.also_close)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +67,8 @@ class CallSyntax:
     with `body_opens_anywhere`, they also begin a call whose opening marker is missing, if `unmarked` (default: `grammar`) says
     that a body begins there: text may speak of such tags.
     `body_closes`: texts that end a body by themselves, being part of it: a broken body ends there, a stray one is as a closing
-    marker. `bare`: a body at the start of the output needs no marker.
+    marker. `bare`: how a body is written that needs no marker, at the start of the output and behind another
+    call; `fenced`: a code fence that holds nothing but JSON calls holds calls.
     """
 
     open: str
@@ -64,7 +85,8 @@ class CallSyntax:
     body_opens_anywhere: bool = False
     unmarked: ArgumentGrammar | None = None
     body_closes: tuple[str, ...] = ()
-    bare: bool = False
+    bare: ArgumentGrammar | None = None
+    fenced: bool = False
 
     @property
     def opens(self) -> tuple[str, ...]:
