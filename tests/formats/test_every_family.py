@@ -58,6 +58,9 @@ TEXT_FREE_OF = {"json": ""}
 """By grammar: characters that its strings are not given here, because some families cannot write them. Tests of the grammars
 themselves say exactly which texts those are."""
 
+ONE_TYPE_PER_ARRAY = {"nested-tags"}
+"""By grammar: where an element's type is the schema's to tell, as no quote does, a union of types does not tell it."""
+
 
 def _arguments(family: Family) -> st.SearchStrategy[dict[str, Any]]:
     without = TEXT_FREE_OF.get(family.grammar.key, "<>|[]`\x85\u2028\u2029")
@@ -66,7 +69,8 @@ def _arguments(family: Family) -> st.SearchStrategy[dict[str, Any]]:
         text = text.map(str.strip)
     numbers = st.one_of(st.integers(-(10**12), 10**12), st.floats(-1e9, 1e9, allow_nan=False).map(lambda x: round(x, 3)))
     scalars = st.one_of(st.booleans(), numbers, text)
-    nested = st.one_of(st.lists(scalars, max_size=3), st.dictionaries(keys, scalars, max_size=3))
+    elements = [st.booleans(), numbers, text] if family.grammar.key in ONE_TYPE_PER_ARRAY else [scalars]
+    nested = st.one_of(*(st.lists(element, max_size=3) for element in elements), st.dictionaries(keys, scalars, max_size=3))
     return st.dictionaries(keys, st.one_of(scalars, nested), max_size=4)
 
 

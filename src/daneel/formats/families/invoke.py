@@ -6,7 +6,8 @@ from daneel.formats.families.hermes import THINK
 from daneel.formats.family import Family
 from daneel.formats.invoke_args import InvokeGrammar
 from daneel.formats.invoke_tags import InvokeTags
-from daneel.formats.syntax import CallSyntax
+from daneel.formats.nested_tags import NestedTagGrammar
+from daneel.formats.syntax import CallSyntax, ReasoningSyntax
 
 _DELIMITER_QUIRK = "a string in which tags of parameters open or close without their partner cannot be read back"
 
@@ -31,6 +32,35 @@ _MINIMAX_M2 = Family(
     evidence=("<minimax:tool_call>", "<invoke name="),
     result_text="<response>{value}</response>",
     quirks=(_DELIMITER_QUIRK,),
+)
+
+_M3_PREFIX = "]<]minimax[>["
+
+# MiniMaxAI/MiniMax-M3
+_MINIMAX_M3 = Family(
+    name="minimax-m3",
+    call=CallSyntax(
+        open=f"{_M3_PREFIX}<tool_call>",
+        close=f"{_M3_PREFIX}</tool_call>",
+        grammar=NestedTagGrammar(_M3_PREFIX, "tool_call"),
+        open_pad="\n",
+        close_pad="\n",
+        separator="\n",
+        stray_close="control",
+        shared=True,
+        body_opens=(f"{_M3_PREFIX}<invoke name=",),
+        body_opens_anywhere=True,
+    ),
+    reasoning=ReasoningSyntax(open="<mm:think>", close="</mm:think>"),
+    stop_markers=("[e~[",),
+    control_markers=("]~b]", "]~!b["),
+    evidence=(_M3_PREFIX, "<mm:think>"),
+    result_text="<response>{value}</response>",
+    quirks=(
+        "the template leaves out arguments that are null",
+        "an empty object, array and text look alike: only the tool's schema tells them apart",
+        "a key that holds > cannot be read back",
+    ),
 )
 
 _DSML = "｜DSML｜"
@@ -141,4 +171,4 @@ _STEP3 = Family(
     quirks=(_DELIMITER_QUIRK,),
 )
 
-ROWS: tuple[Family, ...] = (_MINIMAX_M2, _DEEPSEEK_V32, _DEEPSEEK_V4, _MINICPM5, _STEP3)
+ROWS: tuple[Family, ...] = (_MINIMAX_M2, _MINIMAX_M3, _DEEPSEEK_V32, _DEEPSEEK_V4, _MINICPM5, _STEP3)
