@@ -124,7 +124,7 @@ def test_special_tokens_are_referred_to_as_the_engine_says() -> None:
 @pytest.mark.parametrize(
     ("name", "choice", "tools", "message"),
     [
-        ("gemma4", "required", TOOLS, "no decoding grammar"),
+        ("gemma4", "required", [Tool("f", parameters={"properties": {"a:b": {}}})], "'a:b' cannot be written"),
         ("hermes", "other", TOOLS, "other"),
         ("hermes", "required", [], "no tools"),
     ],

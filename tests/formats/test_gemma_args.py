@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 from tests.formats.joined import parse
 
+from daneel.formats.base import Tool
 from daneel.formats.registry import get
+from daneel.formats.validate import ToolSet
 
 OPEN, CLOSE = "<|tool_call>call:", "<tool_call|>"
 
@@ -90,3 +92,55 @@ def test_what_models_were_seen_to_add() -> None:
     ]:
         got = parse(get("gemma4"), text)
         assert ([item.name for item in got.calls], got.content, got.failed) == (names, "", [])
+
+
+DELIMITED = ToolSet(
+    [
+        Tool(
+            "f",
+            parameters={
+                "type": "object",
+                "properties": {
+                    "s": {"type": "string"},
+                    "n": {"type": "integer"},
+                    "b": {"type": "boolean"},
+                    "o": {"type": "object", "properties": {"n": {"type": "number"}}},
+                    "l": {"type": "array", "items": {"type": "integer"}},
+                    "free": {},
+                },
+            },
+        )
+    ]
+)
+
+
+@pytest.mark.parametrize(
+    ("body", "arguments", "repair"),
+    [
+        ("f{s:'5',n:5,b:true}", {"s": "5", "n": 5, "b": True}, None),
+        ("f{s:'5',n:'5',b:'True'}", {"s": "5", "n": 5, "b": True}, "delimited_value"),
+        ("f{o:{n:'1.5'},l:['1',2],free:'7'}", {"o": {"n": 1.5}, "l": [1, 2], "free": "7"}, "delimited_value"),
+        ("f{o:'{\"n\": 1}',l:'[1, 2]'}", {"o": {"n": 1}, "l": [1, 2]}, "delimited_value"),
+        ("f{n:'five',unknown:'1'}", {"n": "five", "unknown": "1"}, None),
+    ],
+)
+def test_functiongemma_delimits_every_value_and_the_schema_says_what_it_is(
+    body: str, arguments: dict[str, Any], repair: str | None
+) -> None:
+    text = "<start_function_call>call:" + body.replace("'", "<escape>") + "<end_function_call><end_of_turn>"
+    for cut in range(len(text)):
+        (call,) = parse(get("functiongemma"), text, (cut,), tools=DELIMITED).calls
+        assert (json.loads(call.arguments), call.repair) == (arguments, repair)
+
+
+def test_gemma4_coerces_nothing() -> None:
+    text = OPEN + _written("f{n:'5'}") + CLOSE
+    (call,) = parse(get("gemma4"), text, tools=DELIMITED).calls
+    assert json.loads(call.arguments) == {"n": "5"}
+    assert DELIMITED.issues("f", call.arguments)
+
+
+def test_nothing_is_known_of_the_types_without_tools() -> None:
+    text = "<start_function_call>call:g{l:[<escape>5<escape>,{a:<escape>x<escape>}],n:1}<end_function_call>"
+    (call,) = parse(get("functiongemma"), text).calls
+    assert json.loads(call.arguments) == {"l": ["5", {"a": "x"}], "n": 1}
