@@ -195,6 +195,7 @@ class AtemGrammar:
     slack: str = ""
     expected_head: str = _BLOCK
     holds_several: bool = False
+    ends_itself: bool = True
 
     def head(self, text: str, pos: int) -> Head:
         while pos < len(text) and text[pos] in WHITE:

@@ -162,8 +162,12 @@ class Family:
         """
         array = self.text_calls == "array"
         reasoning_close = self.reasoning.close if self.reasoning and starts_in_reasoning else None
+        if self.framing is not None:
+            layout = self.framing.layout(self.call, marker, in_thought=reasoning_close is not None)
+        else:
+            layout = ARRAY_LAYOUT if array else marked_layout(self.call, marker)
         return lark_grammar(
-            ARRAY_LAYOUT if array else marked_layout(self.call, marker),
+            layout,
             JSON if array else self.grammar,
             tools,
             choice=choice,

@@ -99,7 +99,7 @@ class NamedObjectScanner(JsonCallScanner):
 
 @dataclass(frozen=True, slots=True)
 class FrameJsonGrammar:
-    """`written`: a call's frame behind its first marker, up to the end of the body, with `{name}`, `{quoted_name}` and
+    """`written`: a call's frame behind `start` and `role`, up to the end of the body, with `{name}`, `{quoted_name}` and
     `{arguments}`. `named`: the body is an object that holds name and arguments. `tokens`: the markers in `written` that may be
     special tokens.
     """
@@ -111,6 +111,7 @@ class FrameJsonGrammar:
     slack: str = "}"
     expected_head: str = "'{'"
     holds_several: bool = False
+    ends_itself: bool = False
 
     def head(self, text: str, pos: int) -> Head:
         while pos < len(text) and text[pos] in WHITE:

@@ -7,13 +7,17 @@ usually holds the first header's beginning.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, Protocol
 
+from daneel.formats.call_grammar import CallLayout
 from daneel.formats.json_scan import WHITE
+from daneel.formats.lark import join, quote
 from daneel.formats.markers import starts_with_any
 from daneel.formats.scan import ArgumentGrammar, BodyScanner
+from daneel.formats.syntax import CallSyntax
 from daneel.formats.validate import ToolSet
 
 MAX_HEADER = 400
@@ -39,7 +43,12 @@ class Header:
 
 
 class FrameGrammar(ArgumentGrammar, Protocol):
-    """How the body of a call's frame is written. `write` gives the rest of the header too."""
+    """How the body of a call's frame is written. `write` gives the header's rest too, behind `start` and `role`."""
+
+    @property
+    def ends_itself(self) -> bool:
+        """Whether the body has an end mark of its own, so that text behind it is no part of the call."""
+        ...
 
     def frame_scanner(self, name: str | None, tools: ToolSet) -> BodyScanner:
         """A scanner for the body of a frame whose header tells `name`."""
@@ -62,6 +71,7 @@ class FrameSyntax:
     `body_head`: what the body of a call must begin with where the tool is not declared; without it, and without a recipient,
     the header is text.
     `text`: a regular expression for a run of header characters. `rescue`: calls without markers may stand in content.
+    `thought`: a thought before a call, as it stands behind the prompt, with `{text}`; where calls are forced it may come first.
     """
 
     start: str
@@ -81,12 +91,30 @@ class FrameSyntax:
     body_head: str = ""
     text: str = r"[^<>{}\[\]()\"'`|]*+"
     rescue: bool = True
+    thought: str = ""
 
     @property
     def markers(self) -> tuple[str, ...]:
         """Every marker, each once."""
         found = (self.start, *self.labels, *(marker for marker, _ in self.opens), *self.ends)
         return tuple(dict.fromkeys(marker for marker in found if marker.strip(WHITE)))
+
+    def layout(self, call: CallSyntax, marker: Callable[[str], str], *, in_thought: bool) -> CallLayout:
+        """What stands around calls behind a prompt that has begun a header, or (`in_thought`) a thought, which is closed."""
+        opening = join(marker(self.start), quote(self.role) if self.role else "")
+        closing = marker(call.close) if call.close else ""
+        before = opening if in_thought else self._thought(marker)
+        return CallLayout(before=before, close_pad=call.close_pad, call_close=closing, separator=opening)
+
+    def _thought(self, marker: Callable[[str], str]) -> str:
+        """A thought that may be left out. Only special tokens keep its text apart from what follows."""
+        marks = "|".join(re.escape(mark) for mark in self.markers)
+        pieces = [piece for piece in re.split(rf"({marks}|\{{text\}})", self.thought) if piece]
+        written = {piece: marker(piece) for piece in pieces if piece in self.markers}
+        if not pieces or any(term.startswith('"') for term in written.values()):
+            return ""
+        terms = [written.get(piece, r"/(.|\n)*/" if piece == "{text}" else quote(piece)) for piece in pieces]
+        return f"({join(*terms)})?"
 
     def opened(self, prompt: str) -> Header | str:
         """What the prompt's end has begun: the header of a body that is open, or the beginning of a header."""

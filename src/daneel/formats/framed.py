@@ -263,7 +263,8 @@ class FramedSplitter(Splitter):
         if marker == "wait":
             return False
         gap, size = "".join(self._gap), self._raw_size - self._body_at
-        if marker == "text":
+        apart = marker == "text" and self._syntax.grammar.ends_itself and not self._header.tentative
+        if marker == "text" and not apart:
             self._raw.append(gap)
             self._raw_size += len(gap)
             self._give_up(ScanError("text behind the call", size + len(gap)), "malformed")
@@ -272,11 +273,17 @@ class FramedSplitter(Splitter):
         last = items[-1]
         if gap.strip(WHITE) and isinstance(last, ScannedCall):
             items[-1] = ScannedCall(last.name, last.arguments, last.end, (*last.repairs, "extra_braces"), last.call_id)
-        self._raw.append(gap)
+        if apart:
+            buffer.unread(gap)
+        else:
+            self._raw.append(gap)
         if self._header.tentative and not all(map(self._is_certain, items)):
             self._give_up(ScanError("", 0), "malformed")
             return True
         self._report(items)
+        if apart:
+            self._state = self._content
+            return True
         if found is None:
             self._state = self._between
             return False

@@ -10,12 +10,12 @@ from daneel.formats.syntax import CallSyntax, ReasoningSyntax
 
 # openai/gpt-oss-120b. The template writes `to=` behind the role, the models mostly behind the channel
 _HARMONY_CALL = FrameJsonGrammar(
-    "assistant to=functions.{name}<|channel|>commentary json<|message|>{arguments}", tokens=("<|channel|>", "<|message|>")
+    " to=functions.{name}<|channel|>commentary json<|message|>{arguments}", tokens=("<|channel|>", "<|message|>")
 )
 _HARMONY = Family(
     name="gpt-oss",
     aliases=("harmony",),
-    call=CallSyntax(open="<|start|>", close="<|call|>", grammar=_HARMONY_CALL),
+    call=CallSyntax(open="<|start|>assistant", close="<|call|>", grammar=_HARMONY_CALL),
     framing=FrameSyntax(
         start="<|start|>",
         role="assistant",
@@ -29,6 +29,7 @@ _HARMONY = Family(
         kinds=(("assistant", None), ("user", None)),
         prefix="functions.",
         channels=(("analysis", "reasoning"),),
+        thought="<|channel|>analysis<|message|>{text}<|end|><|start|>assistant",
         grammar=_HARMONY_CALL,
     ),
     reasoning=ReasoningSyntax(open="<|channel|>analysis<|message|>", close="<|end|>", anywhere=True, stray_close="control"),
@@ -42,10 +43,10 @@ _HARMONY = Family(
 )
 
 # Muse Glimmer
-_GLIMMER_CALL = AtemGrammar(before="assistant to=", between="<|message|>")
+_GLIMMER_CALL = AtemGrammar(before=" to=", between="<|message|>")
 _GLIMMER = Family(
     name="glimmer",
-    call=CallSyntax(open="<|start|>", close="<|eom|>", grammar=_GLIMMER_CALL),
+    call=CallSyntax(open="<|start|>assistant", close="<|eom|>", grammar=_GLIMMER_CALL),
     framing=FrameSyntax(
         start="<|start|>",
         role="assistant",
@@ -86,6 +87,7 @@ _INKLING = Family(
         opens=_INKLING_OPENS,
         ends=("<|end_message|>", "<|content_model_end_sampling|>"),
         interrupts=tuple(marker for marker, _ in _INKLING_OPENS),
+        thought="<|content_thinking|>{text}<|end_message|><|message_model|>",
         text=r"[^\s<>{}\[\]()\"'`|]*+",
         grammar=_INKLING_CALL,
     ),
