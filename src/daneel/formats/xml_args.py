@@ -28,13 +28,15 @@ class XmlGrammar:
 
     `open`, `close`: the markers around a block. `value_pad`: the white space on each side of a value that belongs to its tags.
     `values`: how the template writes what is no string: as JSON; as Python prints it; or `"words"`, Python's words for scalars
-    and JSON for the rest.
+    and JSON for the rest. `sure`: a block begins only where a tag follows the name; without an opening marker it may else be
+    text that speaks of such tags.
     """
 
     open: str = "<tool_call>"
     close: str = "</tool_call>"
     value_pad: str = "\n"
     values: Literal["json", "python", "words"] = "words"
+    sure: bool = False
 
     @property
     def key(self) -> str:
@@ -53,7 +55,7 @@ class XmlGrammar:
         return False
 
     def head(self, text: str, pos: int) -> Head:
-        return head_of_block(text, pos, self._frame)
+        return head_of_block(text, pos, self.close, sure=self.sure)
 
     def scanner(self, tools: ToolSet) -> XmlScanner:
         return XmlScanner(self._frame, tools)

@@ -283,13 +283,11 @@ def which(text: str, pos: int, tags: Sequence[str]) -> str | None:
     return "" if any(tag.startswith(rest) for tag in tags) else None
 
 
-def head_of_block(text: str, pos: int, frame: Frame) -> Head:
-    """Whether a block begins at `pos`, white space apart. Without its opening marker, only if a tag follows the name: else it
-    is a text that speaks of such tags."""
-    marked = text.endswith(frame.open, 0, pos)
+def head_of_block(text: str, pos: int, close: str, *, sure: bool) -> Head:
+    """Whether a block begins at `pos`, white space apart. `sure`: only if a tag follows the function's name."""
     pos = skip_white(text, pos)
     found = which(text, pos, (FUNCTION,))
-    if not found or marked:
+    if not found or not sure:
         return _as_head(found)
     match = NAME_RUN.match(text, pos + len(FUNCTION))
     end = match.end() if match else pos
@@ -297,7 +295,7 @@ def head_of_block(text: str, pos: int, frame: Frame) -> Head:
         return "more"
     if text[end] != ">" or not text[pos + len(FUNCTION) : end].strip(WHITE):
         return "no"
-    return _as_head(which(text, skip_white(text, end + 1), (PARAMETER, FUNCTION_END, frame.close)))
+    return _as_head(which(text, skip_white(text, end + 1), (PARAMETER, FUNCTION_END, close)))
 
 
 def _as_head(found: str | None) -> Head:

@@ -25,6 +25,7 @@ def _call(grammar: XmlGrammar, separator: str = "\n") -> CallSyntax:
         separator=separator,
         body_opens=(FUNCTION,),
         body_opens_anywhere=True,
+        unmarked=replace(grammar, sure=True),
     )
 
 
