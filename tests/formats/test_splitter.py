@@ -65,7 +65,7 @@ def _has(value: Any, text: str) -> bool:
     return text in json.dumps(value, ensure_ascii=False)
 
 
-@pytest.mark.parametrize("name", sorted(FAMILIES))
+@pytest.mark.parametrize("name", ["gemma4", "generic", "hermes"])  # the others: test_every_family.py, with schemas
 @given(arguments=st.lists(st.dictionaries(keys, values, max_size=4), min_size=1, max_size=3), data=st.data())
 def test_calls_that_the_family_writes_are_read_back(name: str, arguments: list[dict[str, Any]], data: st.DataObject) -> None:
     family = FAMILIES[name]
