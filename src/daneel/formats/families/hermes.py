@@ -14,9 +14,10 @@ TOOL_CALL_TAGS = CallSyntax(
     open="<tool_call>", close="</tool_call>", grammar=JsonGrammar(), open_pad="\n", close_pad="\n", separator="\n"
 )
 
-# Qwen/Qwen2.5-7B-Instruct, Qwen3-0.6B, QwQ-32B, NousResearch/Hermes-2-Pro
+# Qwen/Qwen2.5-7B-Instruct, Qwen3-0.6B, QwQ-32B, XiaomiMiMo/MiMo-VL-7B-RL, NousResearch/Hermes-2-Pro
 _HERMES = Family(
     name="hermes",
+    aliases=("qwen2.5-hermes", "qwen3-hermes", "qwen3-vl (hermes)", "qwq (hermes)", "qwen2.5", "qwen3", "qwq", "mimo"),
     call=TOOL_CALL_TAGS,
     reasoning=THINK,
     stop_markers=("<|im_end|>", "<|endoftext|>"),
@@ -31,6 +32,7 @@ _HERMES = Family(
 _QWEN_ARRAY = replace(
     _HERMES,
     variant="array",
+    aliases=(),
     evidence=(*_HERMES.evidence, "created by Alibaba Cloud"),
     counter_evidence=(*_HERMES.counter_evidence, "<think>"),
     max_parameters=4_000_000_000,
