@@ -35,7 +35,8 @@ class Family:
     plainly. `content_before_calls`: the template writes an assistant message's content before its calls; if not, the content
     gets a message of its own with the role `split_role`. `failed_result_role`: `"tool"` if a tool message without a call
     before it is rendered. `tool_prompt`: how tools are told in words; `text_calls`, `result_text`: how calls and results are
-    written then. `sampling`: what the makers recommend, for requests that do not say.
+    written then. `sampling`: what the makers recommend, for requests that do not say. `respell`: where templates differ in how
+    they spell the family's markers, gives the row as a template spells them.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Family:
     result_text: str = "<tool_response>\n{name}: {value}\n</tool_response>"
     sampling: Mapping[str, float] = field(default_factory=dict)
     quirks: tuple[str, ...] = ()
+    respell: Callable[[str], Family] | None = None
 
     @property
     def full_name(self) -> str:
@@ -76,10 +78,14 @@ class Family:
         call = self.call
         found = [*call.opens, *call.closes, *call.body_opens, *call.body_closes, *self.stop_markers, *self.control_markers]
         if self.reasoning is not None:
-            found += [self.reasoning.open, self.reasoning.close]
+            found += [*self.reasoning.opens, *self.reasoning.closes]
         if self.framing is not None:
             found += self.framing.markers
         return tuple(dict.fromkeys(marker for marker in found if marker))
+
+    def for_template(self, template: str) -> Family:
+        """The row with its markers as the template spells them."""
+        return self if self.respell is None else self.respell(template)
 
     def parser(
         self,
@@ -120,8 +126,8 @@ class Family:
             return isinstance(begun, Header) and begun.kind == "reasoning"
         if self.reasoning is None:
             return False
-        _, opened, tail = prompt.rpartition(self.reasoning.open)
-        if not opened or self.reasoning.close in tail:
+        tail = min((prompt.rpartition(opener)[2] for opener in self.reasoning.opens if opener in prompt), key=len, default=None)
+        if tail is None or any(closer in tail for closer in self.reasoning.closes):
             return False
         turn_ends = (*self.stop_markers, *self.control_markers)
         return not any(marker in tail for marker in turn_ends) if turn_ends else not tail.strip()

@@ -53,13 +53,13 @@ def detect(template: str | None, *, num_parameters: int | None = None) -> Family
     for family in _ROWS:
         small_enough = family.max_parameters is None or (num_parameters or sys.maxsize) <= family.max_parameters
         if template and family.evidence and small_enough and _fits(template, family):
-            return family
+            return family.for_template(template)
     return FAMILIES[GENERIC]
 
 
 def resolve(name: str | None, template: str | None) -> Family:
     """The family of that name, else the one the template shows, its details read off the template. `UserError` as `get`."""
-    return get(name) if name else detect(template)
+    return get(name).for_template(template or "") if name else detect(template)
 
 
 def _fits(template: str, family: Family) -> bool:
