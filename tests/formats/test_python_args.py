@@ -139,7 +139,7 @@ def test_what_is_not_read(text: str, offset: int, words: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[", "[f", "[f(", "[f(a", "[f(a=", "[f(a='", "[f(a='x", "[f(a=1", "[f(a=1)", "[f(a='x\\", "[f(*"]
+    "text", ["", "[", "[f", "[f(", "[f(a", "[f(a=", "[f(a='", "[f(a='x", "[f(a=1", "[f(a=1),", "[f(a='x\\", "[f(*"]
 )
 def test_what_breaks_off(text: str) -> None:
     scanner = scan(text)
@@ -217,7 +217,7 @@ def test_head(text: str, head: str) -> None:
 def test_the_decoding_grammar_admits_keyword_arguments_in_order() -> None:
     schema = {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "integer"}}, "required": ["b"]}
     body, rules = LIST.lark_body(Tool("f", parameters=schema), 0, open_pad="", close_pad="", marker=str)
-    assert body == '"[f(" arguments_0_0 ")]"'
+    assert body == '"f(" arguments_0_0 ")"'
     assert [rule for rule in rules if not rule.startswith("value")] == [
         'arguments_0_0: "a=" value_0_0 more_1_0 | arguments_1_0',
         'more_0_0: ", a=" value_0_0 more_1_0 | more_1_0',

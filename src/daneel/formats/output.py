@@ -44,6 +44,11 @@ class Output:
         self._before_hold = _ContentState()
 
     @property
+    def blank(self) -> bool:
+        """No content but white space so far."""
+        return self._state.blank
+
+    @property
     def line_start(self) -> bool:
         return self._state.line_start
 

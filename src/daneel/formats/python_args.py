@@ -51,12 +51,17 @@ class PythonGrammar:
     def scanner(self, tools: ToolSet) -> PythonCallScanner:
         return PythonCallScanner(tools, in_list=self.in_list)
 
+    @property
+    def joints(self) -> tuple[str, str, str]:
+        """What stands before, between and behind the calls."""
+        return ("[", ", ", "]") if self.in_list else ("", "\n", "")
+
     def write(self, name: str, arguments: str) -> str:
         return self.write_several([(name, arguments)])
 
     def write_several(self, calls: Sequence[tuple[str, str]]) -> str:
-        written = [f"{name}({', '.join(self._arguments(arguments))})" for name, arguments in calls]
-        return "[" + ", ".join(written) + "]" if self.in_list else "\n".join(written)
+        before, between, after = self.joints
+        return before + between.join(f"{name}({', '.join(self._arguments(given))})" for name, given in calls) + after
 
     def _arguments(self, arguments: str) -> list[str]:
         members = _Members()
@@ -81,10 +86,18 @@ class PythonGrammar:
         properties = schema.get("properties", {})
         if schema.keys() & _UNWRITTEN or not all(map(KEY.fullmatch, properties)):
             raise ValueError(f"the arguments of {tool.name!r} have no decoding grammar as keyword arguments")
-        rules = _argument_rules(schema, number)
-        opening, closing = ("[", ")]") if self.in_list else ("", ")")
         first = f"arguments_0_{number}" if properties else ""
-        return join(quote(f"{open_pad}{opening}{tool.name}("), first, quote(closing + close_pad)), rules
+        return join(quote(f"{open_pad}{tool.name}("), first, quote(")" + close_pad)), _argument_rules(schema, number)
+
+
+@dataclass(frozen=True, slots=True)
+class BarePythonGrammar(PythonGrammar):
+    """Calls that need no marker: only in a list, for a line of prose may begin with a word and a bracket."""
+
+    def head(self, text: str, pos: int) -> Head:
+        white = WHITE_RUN.match(text, pos)
+        pos = white.end() if white else pos
+        return PythonGrammar.head(self, text, pos) if text[pos : pos + 1] in ("", "[") else "no"
 
 
 class _Members(JsonScanner):

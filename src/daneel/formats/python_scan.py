@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from daneel.formats.python_tokens import PythonString, literal_json
 from daneel.formats.scan import MAX_DEPTH, ScanError, ScannedCall, ScannedFailure
@@ -78,7 +78,7 @@ class PythonCallScanner:
         self._token: list[str] = []
         self._token_start = 0
         self._string = PythonString()
-        self._is_key = self._raw = False
+        self._is_key = self._raw = self._unclosed = False
         self._calls: list[_Call] = []
         self.error: ScanError | None = None
         self.name: str | None = None
@@ -114,11 +114,27 @@ class PythonCallScanner:
         self._offset = base + pos
         return pos
 
+    @property
+    def may_be_meant(self) -> bool:
+        """Whether a call has begun: cut off there, it can hardly have become anything else."""
+        return bool(self._frames or self._calls)
+
     def finish(self) -> None:
-        if self._state == "lines":
-            self._state = "done"
+        """A list of complete calls may lack its bracket."""
+        if self._state in ("lines", "after_call"):
+            self._unclosed, self._state = self._in_list, "done"
 
     def calls(self, body: str) -> list[ScannedCall | ScannedFailure]:
+        items = self._found()
+        if self._unclosed and items:
+            items[-1] = replace(items[-1], repairs=(*items[-1].repairs, "missing_list_end"))
+        return list(items)
+
+    def calls_so_far(self, body: str) -> list[ScannedCall | ScannedFailure]:
+        """The calls that are complete, whatever becomes of the body."""
+        return list(self._found())
+
+    def _found(self) -> list[ScannedCall]:
         shape = () if self._in_list == self._wants_list else ("list_body",) if self._in_list else ("missing_brackets",)
         return [ScannedCall(call.name, call.arguments, call.end, (*shape, *call.repairs)) for call in self._calls]
 
@@ -159,8 +175,8 @@ class PythonCallScanner:
         elif state in ("start", "next_call", "lines") and _NAME_START.match(char):
             self._begin_token("name", base + pos)
             return pos
-        elif state == "lines":
-            self._state = "done"
+        elif state == "lines" or (state == "after_call" and _NAME_START.match(char) is None):
+            self.finish()
             return pos
         else:
             return self._fail(f"expected {self.expected}", base + pos)

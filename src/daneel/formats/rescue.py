@@ -10,78 +10,37 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from daneel.formats.json_args import ARGUMENT_KEYS, JsonCallScanner
 from daneel.formats.json_scan import WHITE
 from daneel.formats.scan import ScannedCall
+from daneel.formats.strict_json import StrictJsonScanner
 from daneel.formats.validate import ToolSet
 
 FENCE = "```"
 _INFO_RUN = re.compile(r"[A-Za-z_]*+[ \t]*+")
 _INFOS = {"", "json", "tool_call", "tool_calls"}
 _MAX_INFO = 12
-_KEYS = {"name", *ARGUMENT_KEYS, "type", "id"}
 
 Verdict = Literal["open", "call", "text"]
-
-
-class _StrictScanner(JsonCallScanner):
-    """Fails as soon as the value cannot be a certain call."""
-
-    def __init__(self, tools: ToolSet) -> None:
-        super().__init__()
-        self._tools = tools
-
-    def on_key(self, depth: int, key: str, start: int) -> None:
-        super().on_key(depth, key, start)
-        if self._is_member(depth) and key not in _KEYS:
-            self._fail("no key of a call", start)
-
-    def end_array(self) -> bool:
-        """An array without its end is no certain call."""
-        return False
-
-    @property
-    def in_call(self) -> bool:
-        """Inside an object that may be a call."""
-        closers = self._closers
-        return closers[:1] == ["}"] or closers[:2] == ["]", "}"]
-
-    @property
-    def key_read(self) -> bool:
-        return self._open is not None
-
-    @property
-    def may_be_key(self) -> bool:
-        """In an array, a key is being read, and what there is of it begins one of a call."""
-        return (
-            self._closers[:1] == ["]"]
-            and self._is_key
-            and self._state == "string"
-            and any(key.startswith("".join(self._token)) for key in _KEYS)
-        )
-
-    def on_value(self, depth: int, start: int, end: int, kind: str, text: str | None) -> None:
-        super().on_value(depth, start, end, kind, text)
-        if self._is_member(depth) and self._key[0] == "name" and not (kind == '"' and self._tools.declared(self.name or "")):
-            self._fail("no declared tool", start)
 
 
 class Candidate:
     """One candidate, fed from its first character. `kind` is the repair it will be listed as.
 
-    `own_array`: a bare array is how the family writes calls, so it is no repair.
+    `own_array`: a bare array is how the family writes calls, so it is no repair. `own_fence`: it writes calls in a fence, so
+    arguments that break the schema are no reason against one.
     """
 
-    def __init__(self, tools: ToolSet, *, fenced: bool, own_array: bool = False) -> None:
+    def __init__(self, tools: ToolSet, *, fenced: bool, own_array: bool = False, own_fence: bool = False) -> None:
         self.kind = "fenced_json" if fenced else "bare_json"
         self._own_array = own_array and not fenced
+        self._own_fence = own_fence and fenced
         self.verdict: Verdict = "open"
         self.calls: list[ScannedCall] = []
         self._tools = tools
         self._offset = 0
         self._state: Literal["fence", "info", "between", "value"] = "fence" if fenced else "value"
         self._head = ""
-        self._scanner = _StrictScanner(tools)
+        self._scanner = self._new_scanner()
         self._value: list[str] = []
         self._value_start = 0
 
@@ -109,8 +68,10 @@ class Candidate:
         scanner = self._scanner
         if self.verdict != "open" or self._state != "value" or scanner.error is not None:
             return None
-        started = scanner.in_call and (scanner.key_read or (self._own_array and scanner.may_be_key))
-        return scanner.expected if started else None
+        return scanner.expected if scanner.may_be_meant else None
+
+    def _new_scanner(self) -> StrictJsonScanner:
+        return StrictJsonScanner(self._tools, array=self._own_array)
 
     @property
     def name(self) -> str | None:
@@ -153,7 +114,7 @@ class Candidate:
         if char not in "{[":
             self.verdict = "text"
             return pos
-        self._state, self._scanner, self._value, self._value_start = "value", _StrictScanner(self._tools), [], base + pos
+        self._state, self._scanner, self._value, self._value_start = "value", self._new_scanner(), [], base + pos
         return pos
 
     def _read_value(self, text: str, pos: int, base: int) -> int:
@@ -170,7 +131,7 @@ class Candidate:
             certain = (
                 isinstance(item, ScannedCall)
                 and item.arguments is not None
-                and not self._tools.issues(item.name, item.arguments)
+                and (self._own_fence or not self._tools.issues(item.name, item.arguments))
             )
             if not certain or not isinstance(item, ScannedCall):
                 self.verdict = "text"

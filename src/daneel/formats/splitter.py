@@ -182,15 +182,9 @@ class Splitter:
 
     def _content(self) -> bool:
         buffer, out, markers = self._buffer, self._out, self._markers
-        if self._bare is not None:
-            step = self._bare.open_bare()
-            if step != "no":
-                self._state = self._bare_call if step == "opened" else self._content
-                return step == "opened"
-        if self._rescue and out.line_start:
-            step = self._open_candidate()
-            if step != "no":
-                return step == "opened"
+        step = self._without_marker()
+        if step != "no":
+            return step == "opened"
         places = markers.inside if self._calls.inside else markers.content
         found_in = markers.held if out.holding else places[self._rescue]
         found = found_in.search(buffer.text, buffer.pos, final=buffer.final)
@@ -214,6 +208,7 @@ class Splitter:
             self._pass_content(end)
         elif role == "think_close" and out.holding:
             out.collapse()
+            self._calls.inside = False
             self._control(end)
             self._end_thought()
         else:
@@ -243,6 +238,17 @@ class Splitter:
             self._in_json = None
         return True
 
+    # -- calls without markers ----------------------------------------------------------------------------------------------
+
+    def _without_marker(self) -> Literal["opened", "wait", "no"]:
+        """Whether a call without a marker may begin here: as the family writes them, or one to be rescued."""
+        step: Literal["opened", "wait", "no"] = self._bare.open_bare() if self._bare is not None else "no"
+        if step == "opened":
+            self._state = self._bare_call
+        if step == "no" and self._rescue and self._out.line_start:
+            step = self._open_candidate()
+        return step
+
     def _bare_call(self) -> bool:
         step = self._bare.run() if self._bare is not None else "text"
         if step == "more":
@@ -251,8 +257,6 @@ class Splitter:
         if step == "call":
             self._in_json = None
         return True
-
-    # -- calls without markers ----------------------------------------------------------------------------------------------
 
     def _open_candidate(self) -> Literal["opened", "wait", "no"]:
         """At the start of a line: a fence or bracket that may begin a call is opened (or waited for)."""
