@@ -26,6 +26,11 @@ a closing marker follows (then the call failed) or not (then it is text)."""
 MIN_OPENING = 4
 """Characters of an opening marker, and at least half of it, that count as a call when the length limit cuts them off."""
 
+REREAD_TIMES, REREAD_CHARS = 4, 1_000_000
+"""A body that cannot be read is read again from its start, for the calls that may stand in it: all of them together so many
+times the text so far, and so many characters more. Past that, what was read of a broken body is not looked at again: else a
+text of nothing but openings would take time that grows with its square."""
+
 PROGRESS_CHARS = 16
 """Progress is told about this often: per token would cost more than the scan."""
 
@@ -53,6 +58,7 @@ class CallReader:
         self._raw: list[str] = []
         self._raw_start = self._raw_size = self._body_at = 0
         self._told_size = 0
+        self._reread = 0
         self._gap: list[str] = []
         self._error = ScanError("", 0)
         self._unclosed: Literal["malformed", "truncated"] = "malformed"
@@ -168,11 +174,16 @@ class CallReader:
         error = self._keep_calls(error)
         self._buffer.unread("".join(self._raw))
         buffer = self._buffer
-        body = first = buffer.pos + self._body_at
+        body_at = first = buffer.pos + self._body_at
         while first < len(buffer.text) and buffer.text[first] in WHITE:
             first += 1
         own = self._markers.call_ends.match(buffer.text, first)
-        self._raw = [buffer.take(own[1] if own is not None and own[2] == "body_open" else body)]
+        begins = own[1] if own is not None and own[2] == "body_open" else body_at
+        self._reread += error.offset
+        broken = min(body_at + error.offset, len(buffer.text))
+        if self._reread > REREAD_CHARS + REREAD_TIMES * (buffer.base + broken):
+            begins = max(begins, broken)
+        self._raw = [buffer.take(begins)]
         self._error, self._unclosed, self._step = error, kind, self._skip
         return "go"
 
