@@ -250,3 +250,11 @@ def test_a_long_value_in_single_characters_is_read_once() -> None:
     assert scanner.done
     [call] = scanner.calls("")
     assert len(json.loads(call.arguments or "")["s"]) == 20_000
+
+
+def test_nothing_but_openings_is_not_read_again_and_again() -> None:
+    """Each of them runs to the end of the text; past a limit, one failed call holds the rest."""
+    text = "<tool_call>\n<function=f>\n<parameter=s>\n" * 1500
+    got = parse(get("qwen3-coder"), text, tools=TOOLS)
+    assert 8 < len(got.failed) < 100
+    assert parse(get("qwen3-coder"), text, range(0, len(text), 997), tools=TOOLS).events == got.events
