@@ -6,18 +6,28 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from daneel.formats.base import Tool
-from daneel.formats.json_args import JsonGrammar
-from daneel.formats.named_json import NamedJsonGrammar
-from daneel.formats.scan import BodyScanner, Head, KeepsCalls, ScanError, ScannedCall, ScannedFailure
+from daneel.formats.scan import (
+    ArgumentGrammar,
+    BodyScanner,
+    Head,
+    JoinsCalls,
+    KeepsCalls,
+    ScanError,
+    ScannedCall,
+    ScannedFailure,
+)
 from daneel.formats.validate import ToolSet
+
+MAX_HEAD = 256
+"""Characters within which it must show which of the two it is."""
 
 
 @dataclass(frozen=True, slots=True)
 class EitherGrammar:
     """Reads both, writes the first."""
 
-    written: JsonGrammar | NamedJsonGrammar
-    other: JsonGrammar | NamedJsonGrammar
+    written: ArgumentGrammar
+    other: ArgumentGrammar
 
     @property
     def key(self) -> str:
@@ -37,7 +47,7 @@ class EitherGrammar:
 
     @property
     def joints(self) -> tuple[str, str, str]:
-        return self.written.joints
+        return self.written.joints if isinstance(self.written, JoinsCalls) else ("", "", "")
 
     def head(self, text: str, pos: int) -> Head:
         first, second = self.written.head(text, pos), self.other.head(text, pos)
@@ -85,7 +95,10 @@ class EitherScanner:
     def feed(self, text: str, pos: int) -> int:
         if self._chosen is None:
             for grammar in (self._grammar.written, self._grammar.other):
-                if grammar.head(text, pos) == "yes":
+                head = grammar.head(text, pos)
+                if head == "more" and len(text) - pos <= MAX_HEAD:
+                    break  # the second may fit already, but the first is asked first
+                if head == "yes":
                     self._chosen = grammar.scanner(self._tools)
                     break
         return pos if self._chosen is None else self._chosen.feed(text, pos)

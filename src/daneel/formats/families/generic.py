@@ -7,12 +7,20 @@ from dataclasses import replace
 from daneel.formats.families.hermes import THINK, TOOL_CALL_TAGS
 from daneel.formats.families.worked_example import EXAMPLE, OVERCALLS, SHORT_TOOL_PROMPT
 from daneel.formats.family import Family
+from daneel.formats.strict_json import BareJsonGrammar
 from daneel.formats.syntax import PlainStyle, ToolPrompt
 
 GENERIC = "generic"
 
 # models whose template knows no tools: daneel tells them how to call, and reads an array, the tags, or bare and fenced JSON
-_GENERIC = Family(name=GENERIC, call=TOOL_CALL_TAGS, reasoning=THINK, result_style="plain", text_calls="array")
+_GENERIC = Family(
+    name=GENERIC,
+    aliases=("ollama-generic", "thinking-generic"),
+    call=replace(TOOL_CALL_TAGS, bare=BareJsonGrammar(joints=("[", ", ", "]"), odd_shape="bare_json")),
+    reasoning=THINK,
+    result_style="plain",
+    text_calls="array",
+)
 
 ROWS: tuple[Family, ...] = (
     # HuggingFaceTB/SmolLM2-135M-Instruct: calls only behind a worked example, answers when question and results are one
