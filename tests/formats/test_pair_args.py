@@ -198,6 +198,7 @@ def test_a_pair_that_is_begun_is_no_end(end: str) -> None:
     ("text", "message", "at"),
     [
         ("write x</tool_call>", "expected '<arg_key>' or '</tool_call>'", "x<"),
+        ("write\\n<arg_key>path</arg_key>", "expected '<arg_key>' or '</tool_call>'", "\\n"),
         ("write<arg_key>path</arg_key>a</arg_value></tool_call>", "expected '<arg_value>'", "a</arg_value>"),
         ("write<arg_key>path</arg_key></tool_call>", "expected '<arg_value>'", "</tool_call>"),
         ("write<arg_key>path</tool_call>", "expected '</arg_key>'", "</tool_call>"),
@@ -233,7 +234,9 @@ def test_the_end_of_a_call_inside_a_value_is_text_where_text_follows(tail: str) 
     [
         ("", "more"), ("\n ", "more"), ("now", "more"), ("now\n", "more"), ("now<", "more"), ("now</tool_", "more"),
         ("now</tool_call>", "yes"), ("now\n<arg_key>", "yes"), ("now<tool_call>", "yes"), ('now\n{"a"', "yes"),
-        ("tool call", "more"), ("tool call.", "more"), (" tool call", "no"), ("is a marker,", "no"), ("now\nText", "no"),
+        ("tool call", "more"), ("tool call.", "more"), ("tool call\n<arg_key>", "yes"), ("tool call</tool_call>", "no"),
+        ("write\\n<arg_key>", "yes"),
+        ("tool call\n", "more"), ("tool call\nText", "no"), (" tool call", "no"), ("is a marker,", "no"), ("now\nText", "no"),
         ("now<b>", "no"), ("</tool_call>", "no"), ("<b>", "no"), ("{", "more"), ('{ "', "yes"), ("{}", "yes"),
         ("{function}", "no"), ("[", "more"), ("[{", "yes"), ("[a]", "no"), ("x" * 300, "no"),
     ],

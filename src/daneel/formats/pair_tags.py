@@ -16,7 +16,7 @@ MAX_NAME = 200
 """Characters of a tool's name, and of a key where one is looked ahead for."""
 
 _NAME = re.compile(r"[^\s{}<>\[\]()\"'`\\,;=|]++")
-_WORDS = re.compile(rf"{_NAME.pattern}(?: {_NAME.pattern})*+ ?")
+_WORDS = re.compile(r"[^\s{}<>\[\]()\"'`,;=|]++(?: [^\s{}<>\[\]()\"'`,;=|]++)*+")
 _WHITE_RUN = re.compile(r"[ \t\r\n]*+")
 
 
@@ -85,6 +85,7 @@ class Spelling:
     behind_key: TagSet
     in_value: TagSet
     behind_call: TagSet
+    key_open: TagSet
     key_close: TagSet
 
     @staticmethod
@@ -113,6 +114,7 @@ class Spelling:
             behind_key=tag_set("value_open"),
             in_value=tag_set("value_close", "key_open", *ends),
             behind_call=tag_set(*ends),
+            key_open=tag_set("key_open"),
             key_close=tag_set("key_close"),
         )
 
@@ -151,9 +153,12 @@ def head_of(spelling: Spelling, text: str, pos: int) -> Head:
         return "more"
     if text[at] == "{" or spelling.behind_name.match(text, at) is not None:
         return "yes"
-    # a few words that the text ends in may still be a badly written name
-    words = _WORDS.match(text, pos, pos + MAX_NAME)
-    return "more" if words is not None and words.end() == len(text) else "no"
+    # words right behind the marker may be a badly written name, if they do not go on
+    words = _WORDS.match(text, opened[0] if opened is not None else pos, pos + MAX_NAME)
+    at = behind_white(text, words.end()) if words is not None else len(text)
+    if words is None or (at < len(text) and not spelling.key_open.may_follow(text, at)):
+        return "yes" if spelling.key_open.match(text, at) is not None else "no"
+    return "more" if words.end() < pos + MAX_NAME else "no"
 
 
 def _begins(text: str, pos: int, chars: Iterable[str]) -> Head:

@@ -121,7 +121,7 @@ _HUNYUAN_A13B = Family(
     stop_markers=("<|eos|>", "<|extra_0|>", "<|endoftext|>"),
     control_markers=("<answer>", "</answer>", "<|startoftext|>", "<|extra_4|>"),
     evidence=("<tool_calls>[{", "<|extra_0|>", "<|startoftext|>"),
-    quirks=("an answer is wrapped in <answer> tags, which vanish",),
+    quirks=("it wraps answers in <answer> tags, which vanish wherever they stand",),
 )
 
 # meituan-longcat/LongCat-Flash-Lite; LongCat-Flash-Chat writes JSON between the same markers
