@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -20,6 +21,9 @@ MAX_FORCED_CALLS = 8
 
 MAX_DISTINCT_TOOLS = 6
 """Tools up to which the grammar keeps account of which have been called: it grows with two to this power."""
+
+
+_SPECIAL = re.compile(r"(<\|[^|<>]+\|>)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +45,7 @@ ARRAY_LAYOUT = CallLayout(before='"["', separator='", "', after='"]"')
 
 def marked_layout(call: CallSyntax, marker: Callable[[str], str]) -> CallLayout:
     """Each call between its markers, or all of them between one pair."""
-    opening = marker(call.open) if call.open else ""
-    closing = marker(call.close) if call.close else ""
+    opening, closing = _marker(call.open, marker), _marker(call.close, marker)
     joints = call.grammar.joints if call.grammar.holds_several and isinstance(call.grammar, JoinsCalls) else None
     separator = joints[1] if joints else call.separator
     separator = quote(separator) if separator else ""
@@ -53,6 +56,11 @@ def marked_layout(call: CallSyntax, marker: Callable[[str], str]) -> CallLayout:
     return CallLayout(
         call_open=opening, open_pad=call.open_pad, close_pad=call.close_pad, call_close=closing, separator=separator
     )
+
+
+def _marker(text: str, marker: Callable[[str], str]) -> str:
+    """A marker that may be made of several: `<|a|>text<|b|>`."""
+    return join(*(marker(part) for part in _SPECIAL.split(text) if part))
 
 
 def lark_grammar(

@@ -113,7 +113,7 @@ class JsonCallScanner(JsonScanner):
 
     def end_array(self) -> bool:
         """End an array that lacks nothing but its bracket; whether it does."""
-        if self._state != "next" or self._closers != ["]"] or not self.objects:
+        if self.error is not None or self._state != "next" or self._closers != ["]"] or not self.objects:
             return False
         self._state, self.is_array, self._unclosed = "done", True, True
         return True
@@ -133,7 +133,8 @@ class JsonCallScanner(JsonScanner):
 
     def calls_so_far(self, body: str) -> list[ScannedCall | ScannedFailure]:
         """What the objects hold that are complete, whatever becomes of the body."""
-        repairs = () if self.is_array == self._array else ("array_body",) if self.is_array else ("object_body",)
+        is_array = self.is_array or self._closers[:1] == ["]"]
+        repairs = () if is_array == self._array else ("array_body",) if is_array else ("object_body",)
         return [_read(item, body, self._keys_of_call, repairs) for item in self.objects]
 
 

@@ -199,6 +199,7 @@ _INTERNLM2 = Family(
         grammar=JsonGrammar(),
         open_pad="\n",
         stray_close="control",
+        also_open=("<|action_start|>",),
     ),
     stop_markers=("<|im_end|>", "</s>"),
     control_markers=("<|im_start|>",),
