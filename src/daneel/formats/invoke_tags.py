@@ -14,10 +14,14 @@ from typing import Literal
 MAX_TAG = 1000
 """Characters of an opening tag; a longer one is none."""
 
-GAP = "[\\s\u0120]"
-_REST = r"""(?:[^"'<>]++|"[^"]*+"|'[^']*+')*+"""
-_ATTRIBUTE = re.compile(rf"""{GAP}*+([A-Za-z_]++){GAP}*+={GAP}*+("[^"]*+"|'[^']*+'|[^\s"'<>=/{chr(0x120)}]++)""")
-_ENDING = re.compile(rf"{GAP}*+(/?){GAP}*+>")
+_GAP_CHARS = " \t\n\r\u0120"
+GAP = f"[{_GAP_CHARS}]"
+_VALUE = rf"""(?:"[^"]*+"|'[^']*+'|[^\s"'<>=/{chr(0x120)}]++)"""
+_ATTRIBUTE = rf"{GAP}*+[A-Za-z_]++{GAP}*+={GAP}*+{_VALUE}"
+_ENDING = rf"{GAP}*+/?+{GAP}*+"
+_BEGUN_VALUE = r"""(?:"[^"]*+|'[^']*+)?+"""
+_BEGUN = rf"{GAP}*+(?:[A-Za-z_]++{GAP}*+(?:={GAP}*+{_BEGUN_VALUE})?+)?+(?:/{GAP}*+)?+\Z"
+_PARTS = re.compile(rf"([A-Za-z_]++){GAP}*+={GAP}*+({_VALUE})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +80,10 @@ class TagReader:
     def __init__(self, start: str, first: str = "") -> None:
         self.start = start
         self._first = first
-        self._whole = re.compile(re.escape(start) + _REST + ">")
-        self._begun = re.compile(re.escape(start) + _REST + r"""(?:"[^"]*+|'[^']*+)?+\Z""")
+        lead = re.escape(start) + (GAP + "*+" + _VALUE if first else "")
+        self._whole = re.compile(f"{lead}(?:{_ATTRIBUTE})*+{_ENDING}>")
+        begun = f"{lead}(?:{_ATTRIBUTE})*+{_BEGUN}"
+        self._begun = re.compile(rf"{begun}|{GAP}*+{_BEGUN_VALUE}\Z" if first else begun)
 
     def read(self, text: str, pos: int) -> Tag | Literal["more"] | None:
         """The tag at `pos`; `None` when there is none, `"more"` when its end is not there yet."""
@@ -85,21 +91,14 @@ class TagReader:
         if whole is None:
             begun = begins(text, pos, self.start) or self._begun.match(text, pos)
             return "more" if begun and len(text) - pos <= MAX_TAG else None
-        at = pos + len(self.start)
-        odd = not self._first and not text[at].isspace()
+        inside = (f"{self._first}=" if self._first else "") + text[pos + len(self.start) : whole.end()]
         attributes: dict[str, str] = {}
-        prefix = f"{self._first}=" if self._first else ""
-        inside, size = prefix + text[at : whole.end()], len(prefix)
-        at = 0
-        while (found := _ATTRIBUTE.match(inside, at)) is not None:
-            if found[1] in attributes:
+        for name, value in _PARTS.findall(inside):
+            if name in attributes:
                 return None
-            attributes[found[1]] = found[2][1:-1] if found[2][0] in "\"'" else found[2]
-            at = found.end()
-        ending = _ENDING.match(inside, at)
-        if ending is None or ending.end() != len(inside):
-            return None
-        return Tag(pos + len(self.start) + ending.end() - size, attributes, bool(ending[1]), odd)
+            attributes[name] = value[1:-1] if value[0] in "\"'" else value
+        odd = not self._first and not inside[0].isspace()
+        return Tag(whole.end(), attributes, inside[:-1].rstrip(_GAP_CHARS).endswith("/"), odd)
 
 
 def begins(text: str, pos: int, literal: str) -> bool:

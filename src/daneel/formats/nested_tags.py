@@ -13,11 +13,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from daneel.formats.base import Tool
+from daneel.formats.invoke_lark import Speller, parameters, value_rules
 from daneel.formats.invoke_tags import Tag, begins, tag_reader
 from daneel.formats.json_scan import WHITE
+from daneel.formats.lark import join
 from daneel.formats.nested_values import ITEM, Element, members_json
 from daneel.formats.scan import MAX_DEPTH, Head, ScanError, ScannedCall, ScannedFailure
+from daneel.formats.typed_value import argument_schema, item_schema, kinds_of
 from daneel.formats.validate import ToolSet
+
+MAX_LARK_DEPTH = 6
+"""Tags within tags that a decoding grammar spells out; values further inside are JSON, which is read too."""
 
 MAX_KEY = 1000
 """Characters of a tag with its key; a longer one is none."""
@@ -213,4 +219,37 @@ class NestedTagGrammar:
     def lark_body(
         self, tool: Tool, number: int, *, open_pad: str, close_pad: str, marker: Callable[[str], str]
     ) -> tuple[str, list[str]]:
-        raise ValueError("nested tags have no decoding grammar yet")
+        speller = Speller(self.prefix, marker)
+        terms, rules = [], list[str]()
+        for place, (key, schema, required) in enumerate(parameters(tool)):
+            term, others = self._member(speller, key, schema, f"{place}_{number}", depth=1)
+            terms.append(term if required else f"({term})?")
+            rules += others
+        opening = speller.literal(f'{open_pad}{self.prefix}<invoke name="{_label(tool.name)}">')
+        return join(opening, *terms, speller.literal(f"{self.prefix}</invoke>{close_pad}")), rules
+
+    def _member(self, speller: Speller, key: str, schema: dict[str, Any], rule: str, *, depth: int) -> tuple[str, list[str]]:
+        """A tag and its value, as a Lark expression, and the rules it needs."""
+        opening, ending = speller.literal(f"{self.prefix}<{_label(key)}>"), f"{self.prefix}</{key}>"
+        kinds, properties = kinds_of(schema), schema.get("properties")
+        if depth < MAX_LARK_DEPTH and kinds == ("object",) and isinstance(properties, dict) and properties:
+            terms, rules = [], list[str]()
+            for place, name in enumerate(properties):
+                given = argument_schema(schema, name) or {}
+                term, others = self._member(speller, name, given, f"{place}_{rule}", depth=depth + 1)
+                terms.append(term if name in schema.get("required", []) else f"({term})?")
+                rules += others
+            return join(opening, *terms, speller.literal(ending)), rules
+        items = item_schema(schema)
+        if depth < MAX_LARK_DEPTH and kinds == ("array",) and items is not None:
+            term, rules = self._member(speller, ITEM, items, f"0_{rule}", depth=depth + 1)
+            return join(opening, f"({term})*", speller.literal(ending)), rules
+        value, rules = value_rules(speller, schema, ending, f"value_{rule}")
+        return join(opening, value), rules
+
+
+def _label(text: str) -> str:
+    """A name that a tag can hold."""
+    if not text.strip() or text.startswith("/") or any(char in '"<>\n' for char in text):
+        raise ValueError(f"the name {text!r} cannot be written in this format")
+    return text

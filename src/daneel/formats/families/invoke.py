@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from daneel.formats.families.hermes import THINK
 from daneel.formats.family import Family
 from daneel.formats.invoke_args import InvokeGrammar
@@ -11,6 +13,8 @@ from daneel.formats.syntax import CallSyntax, ReasoningSyntax
 
 _DELIMITER_QUIRK = "a string in which tags of parameters open or close without their partner cannot be read back"
 
+_M2_GRAMMAR = InvokeGrammar(InvokeTags(ended_by=("</minimax:tool_call>", "<invoke name=")))
+
 # MiniMaxAI/MiniMax-M2
 _MINIMAX_M2 = Family(
     name="minimax-m2",
@@ -18,13 +22,15 @@ _MINIMAX_M2 = Family(
     call=CallSyntax(
         open="<minimax:tool_call>",
         close="</minimax:tool_call>",
-        grammar=InvokeGrammar(InvokeTags(ended_by=("</minimax:tool_call>", "<invoke name="))),
+        grammar=_M2_GRAMMAR,
         open_pad="\n",
         close_pad="\n",
         separator="\n",
         stray_close="control",
         shared=True,
         body_opens=("<invoke name=",),
+        body_opens_anywhere=True,
+        unmarked=replace(_M2_GRAMMAR, sure=True),
     ),
     reasoning=THINK,
     stop_markers=("[e~[",),
@@ -50,6 +56,7 @@ _MINIMAX_M3 = Family(
         shared=True,
         body_opens=(f"{_M3_PREFIX}<invoke name=",),
         body_opens_anywhere=True,
+        body_closes=(f"{_M3_PREFIX}</invoke>",),
     ),
     reasoning=ReasoningSyntax(open="<mm:think>", close="</mm:think>"),
     stop_markers=("[e~[",),
@@ -86,6 +93,7 @@ def _dsml(section: str, *, no_arguments: str = "") -> CallSyntax:
         shared=True,
         body_opens=(body,),
         body_opens_anywhere=True,
+        body_closes=(f"</{_DSML}invoke>",),
     )
 
 
@@ -127,7 +135,7 @@ _MINICPM5 = Family(
         open=_FUNCTION_OPENS[0],
         close="</function>",
         grammar=InvokeGrammar(
-            InvokeTags("function", "param", cdata=True, marker=True, ended_by=_FUNCTION_OPENS), line="", key="function-param"
+            InvokeTags("function", "param", cdata=True, marker=True, ended_by=_FUNCTION_OPENS), line="", sure=True
         ),
         separator="\n",
         also_open=_FUNCTION_OPENS[1:],
@@ -164,9 +172,9 @@ _STEP3 = Family(
         shared=True,
         body_opens=(_STEP3_BEGIN,),
         body_opens_anywhere=True,
+        body_closes=(_STEP3_END,),
     ),
     reasoning=THINK,
-    control_markers=(_STEP3_END, "<｜tool_sep｜>"),
     evidence=("<steptml:invoke",),
     quirks=(_DELIMITER_QUIRK,),
 )
