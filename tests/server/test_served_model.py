@@ -36,7 +36,7 @@ async def described(model: ServedModel) -> dict[str, Any]:
 def test_the_family_and_its_stop_markers_are_told_from_the_template() -> None:
     async def use(model: ServedModel) -> None:
         assert model.family.name == "hermes"
-        assert model.template_knows_tools
+        assert model.traits.knows_tools
         markers = [byte_tokenizer.PIECES[token_id].decode() for token_id in model.stop_ids]
         assert markers == ["<|im_end|>", "<|endoftext|>"]
         assert model.end_ids == {*model.stop_ids, *byte_tokenizer.EOG_IDS}

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, cast
 
 from daneel.formats import registry
+from daneel.formats.template_traits import TemplateTraits
 from daneel.server.engine_process import EngineProcess
 from daneel.server.engines import byte_tokenizer
 from daneel.server.engines.base import EngineInfo, StepOutput
@@ -92,7 +93,7 @@ def fake_model(engine: FakeEngine, *, family: str = "hermes", template_knows_too
         "renderer": cast(TemplateRenderer, FakeRenderer()),
         "family": registry.get(family),
         "template_variables": {},
-        "template_knows_tools": template_knows_tools,
+        "traits": TemplateTraits(knows_tools=template_knows_tools),
         "sampling": {},
         "template_sha256": "0" * 64,
         "weights_sha256": None,

@@ -14,7 +14,8 @@ from typing import Any, Literal
 from daneel.formats.base import Tool
 from daneel.formats.family import Family
 from daneel.formats.history_check import HistoryError, Message, check
-from daneel.formats.telling import tell_results, tell_tools, tool_prompt
+from daneel.formats.telling import tell_results, tell_tools, tool_prompt, without_system
+from daneel.formats.template_traits import TemplateTraits
 
 __all__ = ["HistoryError", "check", "for_template", "tool_prompt"]
 
@@ -25,15 +26,17 @@ def for_template(
     family: Family,
     tools: Sequence[Tool],
     style: Literal["native", "plain"],
-    template_knows_tools: bool,
+    traits: TemplateTraits,
 ) -> list[Message]:
     """Messages for the template, from checked ones. `tools` are told in words if the template knows none."""
     given = [dict(message) for message in messages]
     if style == "plain":
         given = tell_results(given, family)
-    if tools and not template_knows_tools:
-        given = tell_tools(given, tools, family)
-    rendered = _Rendered(family, as_text=style == "plain" or not template_knows_tools)
+    if tools and not traits.knows_tools:
+        given = tell_tools(given, tools, family, system=traits.system)
+    elif traits.system == "dropped":
+        given = without_system(given)
+    rendered = _Rendered(family, traits, as_text=style == "plain" or not traits.knows_tools)
     for message in given:
         rendered.add(message)
     rendered.end_results()
@@ -43,10 +46,12 @@ def for_template(
 class _Rendered:
     """Messages as the template must see them, made one after the other."""
 
-    def __init__(self, family: Family, *, as_text: bool) -> None:
+    def __init__(self, family: Family, traits: TemplateTraits, *, as_text: bool) -> None:
         self.messages: list[Message] = []
         self._family = family
-        self._as_text = as_text
+        self._traits = traits
+        self._tells_results = as_text or not traits.results
+        self._as_text = as_text or traits.calls == "none"
         self._call_ids: set[str] = set()
         self._told: list[str] = []  # results that no `tool` message can carry
 
@@ -67,20 +72,32 @@ class _Rendered:
             self._told = []
 
     def _result(self, message: Message) -> None:
-        family = self._family
-        if not self._as_text and (family.failed_result_role == "tool" or message["tool_call_id"] in self._call_ids):
-            self.messages.append(message)
+        follows = message["tool_call_id"] in self._call_ids
+        if not self._tells_results and (follows or self._traits.orphan_results):
+            place = len(self.messages)
+            if follows and not self._traits.several_calls:
+                place = self._behind_call(message["tool_call_id"])
+            self.messages.insert(place, message)
         else:
-            self._told.append(family.result_text.format(name=message["name"], value=message["content"]))
+            self._told.append(self._family.result_text.format(name=message["name"], value=message["content"]))
+
+    def _behind_call(self, call_id: str) -> int:
+        """Where the result of a call that has a message of its own belongs."""
+        for place in range(len(self.messages), 0, -1):
+            if any(call["id"] == call_id for call in self.messages[place - 1].get("tool_calls", ())):
+                return place
+        return len(self.messages)
 
     def _assistant(self, message: Message) -> None:
-        family = self._family
+        family, traits = self._family, self._traits
         calls, failed = message.pop("tool_calls", []), message.pop("failed_tool_calls", [])
         # a client that does not know the field sends the text back in the content, where the server put it for it
         failed = [call for call in failed if call["raw"] not in message["content"]]
-        if message.get("reasoning"):
-            message["reasoning_content"] = message["reasoning"]
-        if self._as_text or (failed and family.failed_result_role == "tool"):
+        thought = message.pop("reasoning", None)
+        if thought and traits.reasoning_field:
+            message[traits.reasoning_field] = thought
+        beside = bool(message["content"].strip())
+        if self._as_text or (failed and traits.orphan_results) or (beside and traits.content_with_calls == "text"):
             message["content"] = _append(message["content"], _written(calls, failed, family, as_text=self._as_text), family)
             calls = []
         elif failed:
@@ -89,22 +106,40 @@ class _Rendered:
             self.messages.append(message)
             return
         self._call_ids.update(call["id"] for call in calls)
-        if not family.content_before_calls and message["content"].strip():
+        if traits.calls == "string":
+            calls = [_with_text_arguments(call) for call in calls]
+        beside = bool(message["content"].strip())
+        if beside and (traits.content_with_calls != "before" or (thought and not traits.reasoning_with_content)):
             self._split(message, calls)
             return
         separator = family.call.separator
         if separator and message["content"].endswith(separator):
             message["content"] = message["content"][: -len(separator)]
-        self.messages.append({**message, "tool_calls": calls})
+        self._calls(message, calls)
+
+    def _calls(self, message: Message, calls: list[Message]) -> None:
+        """A message with calls; where the template would write only the first, one for each, with its result behind it."""
+        if self._traits.several_calls:
+            self.messages.append({**message, "tool_calls": calls})
+            return
+        for number, call in enumerate(calls):
+            fields = message if number == 0 else {"role": message["role"], "content": ""}
+            self.messages.append({**fields, "tool_calls": [call]})
 
     def _split(self, message: Message, calls: list[Message]) -> None:
-        """Content and calls as two messages: the template would write the content behind the results."""
-        second: Message = {"role": "assistant", "content": "", "tool_calls": calls}
-        if self._family.split_role != "assistant":
-            for key in ("reasoning", "reasoning_content"):
-                if key in message:
-                    second[key] = message.pop(key)
-        self.messages += [{**message, "role": self._family.split_role}, second]
+        """Content and calls as two messages: in one, the template would lose or misplace the content."""
+        second: Message = {"role": "assistant", "content": ""}
+        field = self._traits.reasoning_field
+        together = self._family.split_role == "assistant" and self._traits.reasoning_with_content
+        if field in message and not together:
+            second[field] = message.pop(field)
+        self.messages.append({**message, "role": self._family.split_role})
+        self._calls(second, calls)
+
+
+def _with_text_arguments(call: Message) -> Message:
+    function = call["function"]
+    return {**call, "function": {**function, "arguments": _dumps(function["arguments"])}}
 
 
 def _written(calls: list[Message], failed: list[Message], family: Family, *, as_text: bool) -> list[str]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from daneel.formats.base import Tool
 from daneel.formats.family import Family
-from daneel.formats.syntax import WorkedExample
+from daneel.formats.syntax import MARKED_TOOL_PROMPT, TOOL_PROMPT, WorkedExample
 
 Message = dict[str, Any]
 
@@ -23,12 +23,40 @@ def is_question(message: Message) -> bool:
 
 def tool_prompt(tools: Sequence[Tool], family: Family) -> str:
     """What a model is told of its tools when its template has no words for it."""
-    return family.tool_prompt.text.format(tools="\n".join(_describe(tool) for tool in tools))
+    text = family.tool_prompt.text
+    if text == TOOL_PROMPT and family.text_calls == "marked":
+        text = MARKED_TOOL_PROMPT
+    example = family.write_text_calls([("<tool name>", '{"<argument>": "<value>"}')])
+    return text.format(tools="\n".join(_describe(tool) for tool in tools), example=example)
 
 
-def tell_tools(messages: list[Message], tools: Sequence[Tool], family: Family) -> list[Message]:
+def tell_tools(
+    messages: list[Message],
+    tools: Sequence[Tool],
+    family: Family,
+    *,
+    system: Literal["written", "dropped", "refused"] = "written",
+) -> list[Message]:
     """The messages with the tools told in words: in the system message, or, for families that need worked examples, behind
-    those in the questions. See `ToolPrompt`."""
+    those in the questions. See `ToolPrompt`. `system`: what the template does with system messages."""
+    told = _tell_tools(messages, tools, family)
+    own = not (messages and messages[0]["role"] == "system")
+    return without_system(told) if system == "dropped" or (system == "refused" and own) else told
+
+
+def without_system(messages: list[Message]) -> list[Message]:
+    """The system message's text at the start of the first question, for templates that write no system message."""
+    if not messages or messages[0]["role"] != "system":
+        return messages
+    system, *rest = messages
+    place = next((place for place, message in enumerate(rest) if message["role"] == "user"), None)
+    if place is None:
+        return [{**system, "role": "user"}, *rest]
+    question = {**rest[place], "content": f"{system['content']}\n\n{rest[place]['content']}"}
+    return [*rest[:place], question, *rest[place + 1 :]]
+
+
+def _tell_tools(messages: list[Message], tools: Sequence[Tool], family: Family) -> list[Message]:
     text = tool_prompt(tools, family)
     examples = family.tool_prompt.examples
     places = _places(messages, family) if examples else []

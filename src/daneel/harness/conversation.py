@@ -12,6 +12,7 @@ from typing import Any
 
 from daneel.formats import history, registry
 from daneel.formats.telling import NOTICE_NAME
+from daneel.formats.template_traits import TemplateTraits
 from daneel.harness.recovery import Attempt
 from daneel.wire.messages import Message
 
@@ -72,7 +73,7 @@ class Conversation:
             return self.messages
         generic = registry.get(registry.GENERIC)
         return history.for_template(
-            history.check(self.messages), family=generic, tools=(), style="plain", template_knows_tools=True
+            history.check(self.messages), family=generic, tools=(), style="plain", traits=TemplateTraits()
         )
 
     def add_reply(self, message: Message, attempts: Sequence[Attempt], *, reasoning_field: str | None) -> None:

@@ -40,14 +40,14 @@ async def build_prompt(request: ChatRequest, model: ServedModel) -> Prompt:
             family=model.family,
             tools=tools.tools,
             style=style,
-            template_knows_tools=model.template_knows_tools,
+            traits=model.traits,
         )
     except history.HistoryError as error:
         raise BadRequest(str(error), param=f"messages[{error.index}].{error.field}") from error
     variables, add_generation_prompt, continue_final_message = template_options(request, model.template_variables)
     text = await model.renderer.render(
         messages,
-        tools=[_for_template(declaration) for declaration in declared] if model.template_knows_tools else (),
+        tools=[_for_template(declaration) for declaration in declared] if model.traits.knows_tools else (),
         variables=variables,
         add_generation_prompt=add_generation_prompt,
         continue_final_message=continue_final_message,

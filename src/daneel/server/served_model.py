@@ -6,15 +6,19 @@ import hashlib
 import platform
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from daneel.errors import UserError
 from daneel.formats import registry
 from daneel.formats.family import Family
+from daneel.formats.template_traits import TemplateTraits
 from daneel.server.engine_process import EngineProcess
 from daneel.server.engines.base import EngineInfo, EngineSpec
+from daneel.server.format_report import FormatReport, choose
+from daneel.server.self_test import self_test
 from daneel.server.template import TemplateRenderer, check_template
+from daneel.server.template_probe import probe
 from daneel.wire.requests import ReasoningField
 
 PLAIN_TEMPLATE = (
@@ -28,7 +32,8 @@ PLAIN_TEMPLATE = (
 class ServeOptions:
     """What the person who starts the server decides for every request. `family_name` `None`: detected from the template.
 
-    `sampling`: defaults for requests that leave those fields out; they win over the family's.
+    `customise` puts a format of the person's own into the family that was chosen. `sampling`: defaults for requests that leave
+    those fields out; they win over the family's.
     """
 
     name: str
@@ -36,6 +41,7 @@ class ServeOptions:
     template_source: str | None = None
     template_variables: Mapping[str, Any] = field(default_factory=dict)
     family_name: str | None = None
+    customise: Callable[[Family], Family] | None = None
     reasoning_field: ReasoningField = "reasoning"
     weights_sha256: str | None = None
     sampling: Mapping[str, float] = field(default_factory=dict)
@@ -45,8 +51,8 @@ class ServeOptions:
 class ServedModel:
     """Made by `load`, ended by `close`. `end_ids` end a turn: the model's own end tokens and the family's stop markers.
 
-    `template_knows_tools`: the template tells the model of its tools; else the family's own prompt does. `sampling`: what holds
-    for a request that leaves those fields out.
+    `traits`: what the template does with messages and tools; if it does not tell of tools, or not well enough, the family's own
+    prompt does. `sampling`: what holds for a request that leaves those fields out.
     """
 
     name: str
@@ -55,7 +61,7 @@ class ServedModel:
     renderer: TemplateRenderer
     family: Family
     template_variables: Mapping[str, Any]
-    template_knows_tools: bool
+    traits: TemplateTraits
     sampling: Mapping[str, float]
     template_sha256: str
     weights_sha256: str | None
@@ -64,30 +70,36 @@ class ServedModel:
     end_ids: frozenset[int]
     fingerprint: str
     created: int
+    format_report: FormatReport = field(default_factory=FormatReport)
 
     @classmethod
     async def load(
         cls, spec: EngineSpec, options: ServeOptions, *, version: str, on_progress: Callable[[float], None] | None = None
     ) -> ServedModel:
         """Start the engine and the template's children. Raises `UserError` (also `EngineLoadError`, `TemplateError`)."""
-        family = registry.get(options.family_name) if options.family_name else None
+        if options.family_name is not None:
+            registry.get(options.family_name)
         if options.template_source is not None:
             await check_template(options.template_source)
         engine = await EngineProcess.start(spec, on_progress=on_progress)
         try:
-            return await cls._around(engine, options, family, version)
+            return await cls._around(engine, options, version)
         except BaseException:
             await engine.close()
             raise
 
     @classmethod
-    async def _around(cls, engine: EngineProcess, options: ServeOptions, family: Family | None, version: str) -> ServedModel:
+    async def _around(cls, engine: EngineProcess, options: ServeOptions, version: str) -> ServedModel:
         info = engine.info
         source = options.template_source or info.chat_template or PLAIN_TEMPLATE
-        family = family or registry.detect(source, num_parameters=info.num_parameters)
+        family, chosen_by = choose(options.family_name, source, num_parameters=info.num_parameters)
+        if options.customise is not None:
+            family, chosen_by = options.customise(family), "file"
         renderer = await TemplateRenderer.start(source, bos_text=info.bos_text, eos_text=info.eos_text)
         try:
             stop_ids = await _stop_ids(engine, family)
+            traits = await _traits(renderer, options, family)
+            tested = await self_test(renderer, family, traits, variables=options.template_variables)
             return cls(
                 name=options.name,
                 aliases=frozenset({options.name, *options.aliases}),
@@ -95,7 +107,7 @@ class ServedModel:
                 renderer=renderer,
                 family=family,
                 template_variables=options.template_variables,
-                template_knows_tools=not family.tool_prompt.preferred and await renderer.knows_tools(),
+                traits=traits,
                 sampling={**family.sampling, **options.sampling},
                 template_sha256=hashlib.sha256(source.encode()).hexdigest(),
                 weights_sha256=options.weights_sha256 or info.weights_sha256,
@@ -104,6 +116,7 @@ class ServedModel:
                 end_ids=frozenset(info.eog_ids) | frozenset(stop_ids),
                 fingerprint=_fingerprint(info, version),
                 created=int(time.time()),
+                format_report=FormatReport(chosen_by, traits.knows_tools, tested),
             )
         except BaseException:
             await renderer.close()
@@ -124,8 +137,9 @@ class ServedModel:
             "context_length": info.context_tokens,
             "format": self.family.name,
             "format_variant": self.family.variant or None,
+            **self.format_report.describe(),
             "quirks": list(self.family.quirks),
-            "tool_prompt": "template" if self.template_knows_tools else "generic",
+            "tool_prompt": "template" if self.traits.knows_tools else "generic",
             "default_sampling": dict(self.sampling),
             "engine": info.engine,
             "engine_version": info.engine_version,
@@ -140,6 +154,13 @@ class ServedModel:
         """End the children; requests in flight fail."""
         await self.engine.close()
         await self.renderer.close()
+
+
+async def _traits(renderer: TemplateRenderer, options: ServeOptions, family: Family) -> TemplateTraits:
+    flags = ("add_generation_prompt", "continue_final_message")
+    variables = {name: value for name, value in options.template_variables.items() if name not in flags}
+    traits = await probe(renderer, variables, split_role=family.split_role)
+    return replace(traits, knows_tools=False) if family.tool_prompt.preferred else traits
 
 
 async def _stop_ids(engine: EngineProcess, family: Family) -> list[int]:

@@ -10,6 +10,7 @@ import asyncio
 import json
 import math
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from daneel.errors import UserError
@@ -88,6 +89,7 @@ class TemplateRenderer:
         self._children: asyncio.Queue[asyncio.Task[_Child]] = asyncio.Queue()
         self._kills: set[asyncio.Task[None]] = set()
         self._without_tools: dict[str, Any] = {"tools": None}
+        self._wants_functions = False
         self._closed = False
 
     @classmethod
@@ -130,7 +132,7 @@ class TemplateRenderer:
         everything: dict[str, Any] = {**self._special, **(variables or {})}
         everything["messages"] = _tagged(messages) if continue_final_message else list(messages)
         everything["add_generation_prompt"] = add_generation_prompt
-        everything.update({"tools": list(tools)} if tools else self._without_tools)
+        everything.update(self._tool_variables(tools))
         text = await self._run(everything)
         return _cut_at_tag(text) if continue_final_message else text
 
@@ -148,11 +150,23 @@ class TemplateRenderer:
         return False
 
     async def _probe_without_tools(self) -> None:
-        # transformers passes null, but some templates iterate over whatever is defined: for those the name must be absent
-        try:
-            await self.render([{"role": "user", "content": "Hello"}])
-        except BadRequest:
-            self._without_tools = {}
+        # transformers passes null, but some templates iterate over whatever is defined: for those the name must be absent;
+        # and Firefunction's wants the declarations as text, under another name, and the date
+        for absent, wants_functions in (({"tools": None}, False), ({}, False), ({"tools": None}, True)):
+            self._without_tools, self._wants_functions = absent, wants_functions
+            try:
+                await self.render([{"role": "user", "content": "Hello"}])
+            except BadRequest:
+                continue
+            return
+        self._without_tools, self._wants_functions = {"tools": None}, False
+
+    def _tool_variables(self, tools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        variables: dict[str, Any] = {"tools": list(tools)} if tools else dict(self._without_tools)
+        if self._wants_functions:
+            variables["functions"] = json.dumps(list(tools), indent=4, ensure_ascii=False)
+            variables["datetime"] = datetime.now().strftime("%Y-%m-%d")
+        return variables
 
     async def close(self) -> None:
         """End the children; a rendering under way fails."""
