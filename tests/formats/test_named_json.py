@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from daneel.formats.base import Tool
 from daneel.formats.named_json import MAX_HEAD, NamedJsonGrammar, NamedJsonScanner
 from daneel.formats.scan import ScannedCall
 from daneel.formats.validate import ToolSet
@@ -117,6 +119,33 @@ def test_a_missing_end_marker_is_a_repair(step: int) -> None:
     assert ended.done
 
 
+@pytest.mark.parametrize(
+    ("call_id", "tools", "name"),
+    [
+        ("functions.f:0", None, "f"),
+        ("f.g:12", None, "f.g"),
+        ("f", ["f"], "f"),
+        ("functions.f", ["f"], "f"),
+        ("functions.f.0", ["f"], None),
+        ("f", ["g"], None),
+        ("f", None, None),
+        ("call_12ab", ["f"], None),
+    ],
+)
+def test_an_id_must_hold_the_name(call_id: str, tools: list[str] | None, name: str | None) -> None:
+    grammar = replace(BY_ID, name_in_id=r"(?:functions\.)?(?P<name>.+):\d+", id_prefix="functions.")
+    scanner = grammar.scanner(ToolSet(None if tools is None else [Tool(tool) for tool in tools]))
+    scanner.feed(f"<c>{call_id}<a>{{}}</c>", 0)
+    if name is None:
+        assert scanner.error is not None
+        assert (scanner.error.offset, scanner.name) == (3, None)
+        return
+    (call,) = scanner.calls("")
+    assert isinstance(call, ScannedCall)
+    assert (call.name, call.call_id) == (name, call_id)
+    assert call.repairs == (() if ":" in call_id else ("incomplete_id",))
+
+
 def test_a_cut_off_body_is_not_finished() -> None:
     for text in ("<c>f:0", "<c>f:0<a>", '<c>f:0<a>{"a": 1'):
         scanner, _ = scan(BY_ID, text)
@@ -134,7 +163,12 @@ def test_a_cut_off_body_is_not_finished() -> None:
         (ARGS, "is a marker", "no"),
         (ARGS, ". It", "no"),
         (BY_ID, "<", "more"),
-        (BY_ID, "<c>", "yes"),
+        (BY_ID, "<c>", "more"),
+        (BY_ID, "<c>functions.f:0", "more"),
+        (BY_ID, "<c>functions.f:0<", "yes"),
+        (BY_ID, "<c>{", "yes"),
+        (BY_ID, "<c> is a marker", "no"),
+        (BY_ID, "<c>` is a marker", "no"),
         (BY_ID, "f", "no"),
     ],
 )
@@ -151,7 +185,8 @@ def test_head(grammar: NamedJsonGrammar, text: str, head: str) -> None:
 def test_what_is_written_comes_back(grammar: NamedJsonGrammar, name: str, arguments: dict[str, object], step: int) -> None:
     text = grammar.write(name, json.dumps(arguments))
     scanner, at = scan(grammar, text, step)
-    assert scanner.done and at == len(text), scanner.error
+    assert scanner.done, scanner.error
+    assert at == len(text)
     (call,) = scanner.calls(text)
     assert isinstance(call, ScannedCall)
     assert call.name == name

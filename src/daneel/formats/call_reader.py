@@ -188,7 +188,7 @@ class CallReader:
         return "go"
 
     def _skip(self) -> Step:
-        buffer, ends = self._buffer, self._markers.call_ends
+        buffer, ends = self._buffer, self._markers.held_ends if self._out.holding else self._markers.call_ends
         found = ends.search(buffer.text, buffer.pos, final=buffer.final)
         if found is None:
             waiting = 0 if buffer.final else ends.partial(buffer.text, buffer.pos)

@@ -64,7 +64,7 @@ class Markers:
     """A family's markers, by the state in which each matters.
 
     `content`, `inside` (a shared pair of call markers is still open) and `held` (a call stood inside reasoning): in content;
-    the second of each pair also reports line starts.
+    the second of each pair also reports line starts. `call_ends` and, inside reasoning, `held_ends`: what ends a broken call.
     """
 
     call: CallSyntax
@@ -74,6 +74,7 @@ class Markers:
     held: MarkerSet
     thinking: MarkerSet
     call_ends: MarkerSet
+    held_ends: MarkerSet
 
     @staticmethod
     @lru_cache(maxsize=512)
@@ -109,6 +110,7 @@ class Markers:
             held=MarkerSet(bodies | content | close),
             thinking=MarkerSet(thinking),
             call_ends=MarkerSet(ends),
+            held_ends=MarkerSet(ends | close),
         )
 
 

@@ -27,6 +27,8 @@ _PLACE = re.compile(r"\{(name|id|arguments)\}")
 _AFTER_NAME = re.compile(rf"{_WHITE_RUN}{_NAME}{_WHITE_RUN}([^\w\s]?+)")
 _MAY_FOLLOW_NAME = "{[<(=\"'`|｜"
 """What stands behind a name where a call was meant, well or badly written; anything else makes it prose."""
+_MAY_STAND_FOR_NAME = "{[<｜"
+"""What stands where the name of a badly written call should."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,8 @@ class NamedJsonGrammar:
     `heads`: what is read before the arguments, with `{name}` and `{id}`; white space is free at each seam. `head_repairs` names
     the repair that the head at its place is listed as; "" is an equal spelling.
     `ends`: what is read behind the arguments, longest first; none at all is the repair `missing_end_marker`.
-    `name_in_id`: for heads without `{name}`: a regular expression with a group `name` that matches the whole id.
+    `name_in_id`: for heads without `{name}`: a regular expression with a group `name` that matches the whole id. What else may
+    precede the name there, `id_prefix`, does where the rest is the name of a declared tool: the repair `incomplete_id`.
     `tokens`: the markers in `written` that may be special tokens. `example_id`: stands for `{id}` where none is known, and
     `id_pattern` is what may be decoded in its place.
     """
@@ -47,6 +50,7 @@ class NamedJsonGrammar:
     head_repairs: tuple[str, ...] = ()
     ends: tuple[str, ...] = ()
     name_in_id: str = ""
+    id_prefix: str = ""
     tokens: tuple[str, ...] = ()
     example_id: str = "000000000"
     id_pattern: str = "[a-zA-Z0-9]{9}"
@@ -67,7 +71,7 @@ class NamedJsonGrammar:
         return "yes" if "yes" in answers else "more" if "more" in answers else "no"
 
     def scanner(self, tools: ToolSet) -> NamedJsonScanner:
-        return NamedJsonScanner(self)
+        return NamedJsonScanner(self, tools)
 
     def write(self, name: str, arguments: str) -> str:
         parts = {"name": name, "id": self.example_id, "arguments": arguments}
@@ -99,8 +103,9 @@ class NamedJsonGrammar:
 class NamedJsonScanner:
     """Scans one body. The head stays unread until the arguments begin: it is short, and means nothing before."""
 
-    def __init__(self, grammar: NamedJsonGrammar) -> None:
+    def __init__(self, grammar: NamedJsonGrammar, tools: ToolSet) -> None:
         self._grammar = grammar
+        self._tools = tools
         self._json = JsonScanner()
         self._state = "head"
         self._offset = 0
@@ -159,8 +164,11 @@ class NamedJsonScanner:
         at = found.start()
         for number, head in enumerate(self._grammar.heads):
             match = _pattern(head).fullmatch(text, pos, at)
-            if match is None or not self._take_name(match.groupdict()):
+            if match is None:
                 continue
+            if not self._take_name(match.groupdict()):
+                self.error = ScanError("the call's id holds no tool's name", self._offset + match.start("id") - pos)
+                return pos
             if number < len(self._grammar.head_repairs) and self._grammar.head_repairs[number]:
                 self._repairs.append(self._grammar.head_repairs[number])
             self._arguments = (self._offset + at - pos, 0)
@@ -174,8 +182,13 @@ class NamedJsonScanner:
         self.name = groups.get("name")
         if self.name is None and self._call_id is not None:
             match = re.fullmatch(self._grammar.name_in_id, self._call_id)
-            self.name = match["name"] if match else None
-        return bool(self.name)
+            alone = self._call_id.removeprefix(self._grammar.id_prefix)
+            if match is not None:
+                self.name = match["name"]
+            elif self._tools.known and self._tools.declared(alone):
+                self.name = alone
+                self._repairs.append("incomplete_id")
+        return self.name is not None
 
     def _fail(self, text: str, pos: int, end: int) -> None:
         """No head fits: the error stands where the best of them stops fitting."""
@@ -207,16 +220,18 @@ def _behind_white(text: str, pos: int) -> int:
 
 
 def _head(head: str, rest: str) -> Head:
-    """Whether `rest` begins with what stands before the first place of `head`; if that is nothing, with a name."""
-    prefix = _PLACE.split(head, maxsplit=1)[0].strip(WHITE)
-    if prefix:
-        return "yes" if rest.startswith(prefix) else "more" if prefix.startswith(rest) else "no"
+    """Whether `rest` begins as `head` does, with a name (or id) and something that makes it one."""
+    prefix, _, behind_place = (part.strip(WHITE) for part in _PLACE.split(head, maxsplit=1))
+    if not rest.startswith(prefix):
+        return "more" if prefix.startswith(rest) else "no"
+    rest = rest[len(prefix) :]
     found = _AFTER_NAME.match(rest)
     if found is None:
-        return "no" if rest else "more"
+        behind = rest.lstrip(WHITE)[:1]
+        return "more" if not behind else "yes" if prefix and behind in _MAY_STAND_FOR_NAME else "no"
     if found.end() == len(rest) and not found.group(1):
         return "more"
-    return "yes" if found.group(1) and found.group(1) in _MAY_FOLLOW_NAME else "no"
+    return "yes" if found.group(1) and found.group(1) in _MAY_FOLLOW_NAME + behind_place[:1] else "no"
 
 
 def _parts(head: str) -> list[tuple[str, str]]:

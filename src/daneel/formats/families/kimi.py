@@ -24,6 +24,7 @@ _K2 = Family(
             heads=(f"{_BEGIN}{{id}}{_ARGUMENTS}",),
             ends=(_END,),
             name_in_id=r"(?:functions\.)?(?P<name>.+):\d+",
+            id_prefix="functions.",
             tokens=(_BEGIN, _ARGUMENTS, _END),
             example_id="0",
             id_pattern="[0-9]{1,4}",
