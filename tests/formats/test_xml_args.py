@@ -140,7 +140,7 @@ def test_names_and_keys_are_any_text(name: str) -> None:
         ("<tool_call>\n<function=f>\n<parameter=s\n1\n</parameter>\n</function>\n</tool_call>", "the parameter's name"),
         ("<tool_call>\n<function=f>\n<parameter=s>\n1\n</tool_call>", "ends before"),
         ("<tool_call>\n<function=f>\n<parameter=s>\n1<|im_end|>", "ends before"),
-        ("<tool_call>\nin a call\n</tool_call>", "expected <function="),
+        ("<tool_call>\nin a call\n</tool_call>", "expected <function= or '{'"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_read_is_a_failed_call_and_its_neighbours_survive(raw: str, message: str) -> None:
@@ -197,6 +197,13 @@ def test_a_call_in_reasoning_is_one_only_if_the_block_stays_open() -> None:
     assert (got.reasoning, got.calls, got.content) == (f"Hm.\n{call}\n", [], "So.")
     got = parse(family, "Hm. <function=f>\n<parameter=n>\n1\n</parameter>\n</function>", in_reasoning=True, tools=TOOLS)
     assert (got.reasoning.strip(), _calls(got)) == ("Hm.", [("f", {"n": 1})])
+
+
+def test_json_between_the_markers_is_read_too() -> None:
+    text = '<tool_call>\n{"name": "f", "arguments": {"s": "</tool_call> <function=", "n": 1}}\n</tool_call>\n'
+    got = _read(text + _block(("n", "2")) + '<tool_call>\n{"nam')
+    assert _calls(got) == [("f", {"s": "</tool_call> <function=", "n": 1}), ("f", {"n": 2})]
+    assert [failed.error_type for failed in got.failed] == ["truncated"]
 
 
 def test_seed_writes_values_without_line_breaks() -> None:

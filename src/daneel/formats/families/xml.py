@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from daneel.formats.either_args import EitherGrammar
 from daneel.formats.families.hermes import THINK
 from daneel.formats.family import Family
+from daneel.formats.json_args import JsonGrammar
 from daneel.formats.syntax import CallSyntax, ReasoningSyntax
 from daneel.formats.xml_args import XmlGrammar
 from daneel.formats.xml_scan import FUNCTION
@@ -15,11 +17,11 @@ _TAGS = ("<tool_call>", "<function=", "<parameter=", "<|im_start|>")
 
 
 def _call(grammar: XmlGrammar, separator: str = "\n") -> CallSyntax:
-    """Models of this kind often leave out the opening marker."""
+    """Models of this kind often leave out the opening marker, and some write JSON between the markers, as their elders did."""
     return CallSyntax(
         open=grammar.open,
         close=grammar.close,
-        grammar=grammar,
+        grammar=EitherGrammar(grammar, JsonGrammar()),
         open_pad="\n",
         close_pad="\n",
         separator=separator,
