@@ -10,7 +10,10 @@ from tests.formats.cases import Case, families, load, read, wrong
 
 OUTPUTS, ROUND_TRIPS = "outputs.jsonl", "roundtrip.jsonl"
 
-EXPLAINED: dict[str, str] = {}
+EXPLAINED: dict[str, str] = {
+    "apertus-bfff2bdd": "one peer takes an output that is nothing but reasoning for the answer",
+    "ministral3-4e493c23": "the peer strips a code fence because JSON was asked for; decoding by a schema admits no fence",
+}
 """Valid cases that come out otherwise, each with the reason; docs/log.md tells more."""
 
 
