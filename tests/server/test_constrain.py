@@ -30,6 +30,7 @@ def test_a_special_token_is_named_by_id_and_text_is_quoted() -> None:
     assert write("<tool_call>") == f"<[{byte_tokenizer.encode('<tool_call>')[0]}]>"
     assert write('<not "special">\n') == '"<not \\"special\\">\\n"'
     assert write("a") == '"a"'  # a token, but not a special one
+    assert write("x<tool_call>y") == f'"x" {write("<tool_call>")} "y"'
 
 
 @pytest.mark.parametrize("name", ["hermes", "generic"])

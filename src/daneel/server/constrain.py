@@ -34,12 +34,20 @@ def call_grammar(
 
 
 def marker_writer(info: EngineInfo) -> Callable[[str], str]:
-    """A function that writes a marker for a grammar: `<[id]>` when it is one special token, else a quoted string."""
-    special = {info.pieces[token_id]: token_id for token_id in info.special_ids}
+    """A function that writes a marker for a grammar: `<[id]>` when it is one special token, else a quoted string.
+
+    A marker may also hold a special token (DeepSeek's `<` `｜DSML｜` `invoke`): then it is terms one after the other.
+    """
+    pieces = ((info.pieces[token_id].decode("utf-8", "replace"), token_id) for token_id in info.special_ids)
+    special = {piece: token_id for piece, token_id in pieces if piece}
 
     def write(text: str) -> str:
-        token_id = special.get(text.encode())
-        return f"<[{token_id}]>" if token_id is not None else json.dumps(text, ensure_ascii=False)
+        inside = max((piece for piece in special if piece in text), key=len, default=None)
+        if inside is None:
+            return json.dumps(text, ensure_ascii=False)
+        before, after = text.split(inside, 1)
+        terms = (write(before) if before else "", f"<[{special[inside]}]>", write(after) if after else "")
+        return " ".join(term for term in terms if term)
 
     return write
 
