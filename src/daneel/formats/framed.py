@@ -192,23 +192,23 @@ class FramedSplitter(Splitter):
             if end < len(text) or buffer.truncated:
                 self._state = self._body
                 return True
-            self._report_empty()
-            return False
-        marker = self._at_marker(found[2])
+            marker: _Marker = "end"
+        else:
+            marker = self._at_marker(found[2])
         if marker == "wait":
             return False
-        if marker == "text":
-            self._state = self._body
+        if marker == "text" or self._header.tentative:
+            self._next, self._state = None, self._body
             return True
-        self._report_empty()
-        return self._end_body(marker, found[1])
-
-    def _report_empty(self) -> None:
         name, size = self._header.name, self._raw_size - self._body_at
         if name:
             self._report([ScannedCall(name, None, size, ("no_arguments",))])
         else:
             self._report([ScannedFailure(None, ScanError(f"expected {self._scanner.expected}", size), size)])
+        if found is None:
+            self._state = self._between
+            return False
+        return self._end_body(marker, found[1])
 
     def _body(self) -> bool:
         buffer, scanner = self._buffer, self._scanner
@@ -290,8 +290,9 @@ class FramedSplitter(Splitter):
         return self._end_body(marker, found[1])
 
     def _is_certain(self, item: ScannedCall | ScannedFailure) -> bool:
-        known = self._tools.known and isinstance(item, ScannedCall)
-        return known and isinstance(item, ScannedCall) and not self._tools.issues(item.name, item.arguments or "{}")
+        if not self._tools.known or isinstance(item, ScannedFailure):
+            return False
+        return not self._tools.issues(item.name, item.arguments or "{}")
 
     def _read(self, end: int) -> None:
         if end > self._buffer.pos:
@@ -303,7 +304,7 @@ class FramedSplitter(Splitter):
 
     def _give_up(self, error: ScanError, kind: _ErrorType) -> None:
         """The body cannot be read: find its end by the markers, from its start. `kind` holds if no marker ends it."""
-        raw = "".join(self._raw)
+        raw, self._next = "".join(self._raw), None
         self._doubtful_end = max(self._doubtful_end, self._raw_start + len(raw))
         if self._header.tentative:
             self._buffer.unread(raw)
