@@ -244,3 +244,12 @@ def test_ids_that_the_model_writes_are_kept() -> None:
 )
 def test_the_prompt_tells_whether_reasoning_is_open(name: str, prompt: str, inside: bool) -> None:
     assert get(name).starts_in_reasoning(prompt) is inside
+
+
+def test_a_line_that_may_be_a_call_is_seen_behind_a_call_inside_reasoning() -> None:
+    tools = ToolSet([Tool("a"), Tool("b")])
+    text = f"[TOOL_CALLS]a[ARGS]{{}},\n\n{B}"
+    whole = parse(get("ministral3"), text, tools=tools, in_reasoning=True)
+    assert [(call.name, call.repair) for call in whole.calls] == [("a", None), ("b", "bare_json")]
+    for cut in range(1, len(text)):
+        assert parse(get("ministral3"), text, (cut,), tools=tools, in_reasoning=True).events == whole.events, cut

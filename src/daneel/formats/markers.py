@@ -71,7 +71,7 @@ class Markers:
     reasoning: ReasoningSyntax | None
     content: tuple[MarkerSet, MarkerSet]
     inside: tuple[MarkerSet, MarkerSet]
-    held: MarkerSet
+    held: tuple[MarkerSet, MarkerSet]
     thinking: MarkerSet
     call_ends: MarkerSet
     held_ends: MarkerSet
@@ -107,7 +107,7 @@ class Markers:
             reasoning=reasoning,
             content=(MarkerSet(content), MarkerSet(content, line_starts=True)),
             inside=(MarkerSet(bodies | content), MarkerSet(bodies | content, line_starts=True)),
-            held=MarkerSet(bodies | content | close),
+            held=(MarkerSet(bodies | content | close), MarkerSet(bodies | content | close, line_starts=True)),
             thinking=MarkerSet(thinking),
             call_ends=MarkerSet(ends),
             held_ends=MarkerSet(ends | close),

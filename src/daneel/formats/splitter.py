@@ -185,8 +185,8 @@ class Splitter:
         step = self._without_marker()
         if step != "no":
             return step == "opened"
-        places = markers.inside if self._calls.inside else markers.content
-        found_in = markers.held if out.holding else places[self._rescue]
+        places = markers.held if out.holding else markers.inside if self._calls.inside else markers.content
+        found_in = places[self._rescue]
         found = found_in.search(buffer.text, buffer.pos, final=buffer.final)
         if found is None:
             waiting = found_in.partial(buffer.text, buffer.pos)
