@@ -19,7 +19,7 @@ OTHER_SPACE = '<tool_call>{"arguments":{},  "name":"now"}</tool_call>'
 
 def memory(text: str, rendered: str = PROMPT, *, family: str = "hermes", ends: tuple[str, ...] = ("<|im_end|>",)) -> TurnMemory:
     kept = TurnMemory(get(family), ends)
-    kept.remember(PastTurn(rendered, [1, 2], [3, 4], text))
+    kept.remember(PastTurn(rendered, rendered, [1, 2], [3, 4], text))
     return kept
 
 
@@ -80,8 +80,8 @@ def test_an_end_marker_inside_the_text_is_not_the_end() -> None:
 def test_the_longest_conversation_counts_whatever_the_order() -> None:
     kept = memory("Noon.")
     longer = PROMPT + "Noon." + NEXT
-    kept.remember(PastTurn(longer, [1, 2, 3, 4, 5], [6], "Bye."))
-    kept.remember(PastTurn("elsewhere", [9], [9], "x"))
+    kept.remember(PastTurn(longer, longer, [1, 2, 3, 4, 5], [6], "Bye."))
+    kept.remember(PastTurn("elsewhere", "", [9], [9], "x"))
     found = kept.recall(longer + "Bye." + NEXT, TOOLS)
     assert list(found.ids) == [1, 2, 3, 4, 5, 6]
     found = kept.recall(longer + "Farewell." + NEXT, TOOLS)
@@ -98,7 +98,7 @@ def test_another_tenants_turns_are_not_looked_at() -> None:
 def test_old_turns_are_forgotten() -> None:
     kept = memory("Noon.")
     for number in range(MAX_TURNS):
-        kept.remember(PastTurn(f"{number}", [], [], "x"))
+        kept.remember(PastTurn(f"{number}", "", [], [], "x"))
     assert kept.recall(PROMPT + "Noon." + NEXT, TOOLS).ids == ()
 
 
@@ -111,6 +111,6 @@ def test_a_framed_familys_turn_is_found_behind_the_markers_inside_it() -> None:
 
 
 def test_the_first_token_that_differs_is_told() -> None:
-    turn = PastTurn("", [1, 2], [3, 4], "")
-    assert first_difference(turn, [1, 2, 7, 8], str) == "token 2 differs: 3 was generated, the template writes 7"
-    assert first_difference(turn, [1, 2, 3, 4, 5], str) is None
+    turn, pieces = PastTurn("", "", [1, 2], [3, 4], ""), [f"<{number}>".encode() for number in range(9)]
+    assert first_difference(turn, [1, 2, 7, 8], pieces) == "token 2 differs: '<3>' was generated, the template writes '<7>'"
+    assert first_difference(turn, [1, 2, 3, 4, 5], pieces) is None

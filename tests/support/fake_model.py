@@ -8,11 +8,13 @@ from typing import Any, cast
 
 from daneel.formats import registry
 from daneel.formats.template_traits import TemplateTraits
+from daneel.server.encoder import Encoder
 from daneel.server.engine_process import EngineProcess
 from daneel.server.engines import byte_tokenizer
 from daneel.server.engines.base import EngineInfo, StepOutput
 from daneel.server.served_model import ServedModel
 from daneel.server.template import TemplateRenderer
+from daneel.server.turn_memory import TurnMemory
 
 
 def engine_info(**changes: Any) -> EngineInfo:
@@ -102,5 +104,7 @@ def fake_model(engine: FakeEngine, *, family: str = "hermes", template_knows_too
         "end_ids": frozenset(engine.info.eog_ids),
         "fingerprint": "daneel-test",
         "created": 0,
+        "encoder": Encoder(engine.tokenize, [byte_tokenizer.END]),
+        "turns": TurnMemory(registry.get(family), [byte_tokenizer.END]),
     }
     return ServedModel(**{**facts, **changes})

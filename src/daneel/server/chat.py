@@ -25,6 +25,7 @@ from daneel.server.engines.base import StepOutput
 from daneel.server.prompt import Prompt, build_prompt
 from daneel.server.reply import Item, Piece, PrefillProgress, ReplyBuilder, ReplyOptions
 from daneel.server.served_model import ServedModel
+from daneel.server.turn_memory import PastTurn
 from daneel.wire.accumulate import join
 from daneel.wire.errors import BadRequest, ServerBug, ServerUnavailable
 from daneel.wire.messages import (
@@ -78,7 +79,7 @@ async def begin(request: ChatRequest, warnings: list[Warning], model: ServedMode
         prompt = await build_prompt(request, model)
         decoding, more = await plan_decoding(request, prompt, model)
     except (EngineDied, EngineRestarting) as error:
-        raise _unavailable(error) from error
+        raise unavailable(error) from error
     if request.strict_fields and more:
         first = more[0]
         raise BadRequest(f"strict_fields: {first.field} would be {first.action}: {first.detail}", param=first.field)
@@ -108,6 +109,7 @@ async def generate(turn: Turn) -> AsyncGenerator[list[StepItem], None]:
                 truncated = output.finish == "length" and not builder.stopped
                 items += builder.finish(truncated=truncated)
                 items.append(_finish(turn, builder, clock, output, truncated=truncated))
+                _remember(turn, builder)
             if items:
                 yield items
             if ended:
@@ -167,7 +169,7 @@ def _chunk(turn: Turn, choices: list[ChunkChoice]) -> Chunk:
 def _reply_builder(turn: Turn) -> ReplyBuilder:
     request, model = turn.request, turn.model
     family = model.family
-    parser = family.parser(turn.prompt.tools, starts_in_reasoning=turn.prompt.starts_in_reasoning)
+    parser = family.parser(turn.prompt.tools, prompt=turn.prompt.text)
     sampling = turn.decoding.sampling
     repeatable = sampling.temperature == 0 or sampling.seed is not None or model.info.engine == SCRIPTED
     salt = hashlib.sha256(msgspec.msgpack.encode((turn.prompt.ids, sampling))).digest() if repeatable else None
@@ -211,12 +213,13 @@ async def _outputs(turn: Turn) -> AsyncGenerator[StepOutput, None]:
                     raise ServerUnavailable("the engine cancelled the generation", retry_after_s=1.0)
                 yield output
     except (EngineDied, EngineRestarting) as error:
-        raise _unavailable(error) from error
+        raise unavailable(error) from error
     except ValueError as error:
         raise BadRequest(str(error)) from error
 
 
-def _unavailable(error: EngineDied | EngineRestarting) -> ServerUnavailable:
+def unavailable(error: EngineDied | EngineRestarting) -> ServerUnavailable:
+    """The engine's absence as the wire tells it."""
     retry_after_s = error.retry_after_s if isinstance(error, EngineRestarting) else 1.0
     return ServerUnavailable(str(error), retry_after_s=retry_after_s)
 
@@ -240,6 +243,17 @@ class _Clock:
         return Timings(0.0, round((first - self._begin) * 1000, 1), round((now - first) * 1000, 1))
 
 
+def _remember(turn: Turn, builder: ReplyBuilder) -> None:
+    """Keep the tokens of the turn, for when it comes back. Behind a stop string they are not what the client was told."""
+    if builder.stopped or not turn.decoding.use_cache:
+        return
+    model, prompt, ids, text = turn.model, turn.prompt, builder.token_ids, builder.raw_text
+    while ids and ids[-1] in model.end_ids:
+        text = text.removesuffix(model.info.pieces[ids[-1]].decode(errors="replace"))
+        ids = ids[:-1]
+    model.turns.remember(PastTurn(prompt.rendered, prompt.text, prompt.ids, ids, text))
+
+
 def _finish(turn: Turn, builder: ReplyBuilder, clock: _Clock, last: StepOutput, *, truncated: bool) -> Finish:
     reason: FinishReason = "length" if truncated else "tool_calls" if builder.num_good_calls else "stop"
     num_prompt, num_completion = len(turn.prompt.ids), len(builder.token_ids)
@@ -251,7 +265,8 @@ def _finish(turn: Turn, builder: ReplyBuilder, clock: _Clock, last: StepOutput, 
         completion_tokens_details=builder.token_details(),
     )
     source = "memory" if last.cached_tokens else None
-    report = DaneelReport(clock.timings(last), CacheReport(last.cached_tokens, source, last.cache_miss))
+    miss = turn.prompt.cache_miss or last.cache_miss
+    report = DaneelReport(clock.timings(last), CacheReport(last.cached_tokens, source, miss))
     if turn.request.tools or any(message.get("role") == "tool" for message in turn.request.messages):
         report.tool_result_style = turn.prompt.result_style
     _include(turn, builder, report)

@@ -12,6 +12,7 @@ from daneel.formats import history
 from daneel.formats.validate import ToolSet
 from daneel.server.declared_tools import NO_PARAMETERS, tool_set
 from daneel.server.served_model import ServedModel
+from daneel.server.turn_memory import first_difference
 from daneel.wire.errors import BadRequest, ContextTooLong
 from daneel.wire.requests import ChatRequest, ToolDeclaration
 
@@ -20,13 +21,19 @@ _TURN_FLAGS = ("add_generation_prompt", "continue_final_message")
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """What the model is given. `tools` are those it was shown; `starts_in_reasoning`: the text ends inside a thought."""
+    """What the model is given. `tools` are those it was shown; `starts_in_reasoning`: the text ends inside a thought.
 
+    `rendered` is what the template wrote; `text` and `ids` have earlier turns as they were generated, where the template says
+    the same. `cache_miss`: where it does not, and so the model must read again what it once wrote.
+    """
+
+    rendered: str
     text: str
     ids: list[int]
     tools: ToolSet
     result_style: Literal["native", "plain"]
     starts_in_reasoning: bool
+    cache_miss: str | None = None
 
 
 async def build_prompt(request: ChatRequest, model: ServedModel) -> Prompt:
@@ -45,7 +52,7 @@ async def build_prompt(request: ChatRequest, model: ServedModel) -> Prompt:
     except history.HistoryError as error:
         raise BadRequest(str(error), param=f"messages[{error.index}].{error.field}") from error
     variables, add_generation_prompt, continue_final_message = template_options(request, model.template_variables)
-    text = await model.renderer.render(
+    rendered = await model.renderer.render(
         messages,
         tools=[_for_template(declaration) for declaration in declared] if model.traits.knows_tools else (),
         variables=variables,
@@ -53,9 +60,12 @@ async def build_prompt(request: ChatRequest, model: ServedModel) -> Prompt:
         continue_final_message=continue_final_message,
     )
     info = model.info
-    if info.add_bos and info.bos_text and not text.startswith(info.bos_text):
-        text = info.bos_text + text
-    ids = await model.engine.tokenize(text)
+    if info.add_bos and info.bos_text and not rendered.startswith(info.bos_text):
+        rendered = info.bos_text + rendered
+    recalled = model.turns.recall(rendered, tools)
+    ids = [*recalled.ids, *await model.encoder.encode(rendered[recalled.end :])]
+    text = recalled.text + rendered[recalled.end :]
+    miss = first_difference(recalled.changed, ids, info.pieces) if recalled.changed else None
     if not ids:
         raise BadRequest("the chat template rendered the messages to an empty prompt", param="messages")
     if len(ids) >= info.context_tokens:
@@ -64,7 +74,7 @@ async def build_prompt(request: ChatRequest, model: ServedModel) -> Prompt:
             "of which at least one must be left for the reply",
             param="messages",
         )
-    return Prompt(text, ids, tools, style, model.family.starts_in_reasoning(text))
+    return Prompt(rendered, text, ids, tools, style, model.family.starts_in_reasoning(rendered), miss)
 
 
 def template_options(request: ChatRequest, defaults: Mapping[str, Any]) -> tuple[dict[str, Any], bool, bool]:

@@ -13,12 +13,15 @@ from daneel.errors import UserError
 from daneel.formats import registry
 from daneel.formats.family import Family
 from daneel.formats.template_traits import TemplateTraits
+from daneel.server.encoder import Encoder
 from daneel.server.engine_process import EngineProcess
 from daneel.server.engines.base import EngineInfo, EngineSpec
 from daneel.server.format_report import FormatReport, choose
 from daneel.server.self_test import self_test
 from daneel.server.template import TemplateRenderer, check_template
 from daneel.server.template_probe import probe
+from daneel.server.turn_memory import TurnMemory
+from daneel.wire.errors import NotFound
 from daneel.wire.requests import ReasoningField
 
 PLAIN_TEMPLATE = (
@@ -52,7 +55,8 @@ class ServedModel:
     """Made by `load`, ended by `close`. `end_ids` end a turn: the model's own end tokens and the family's stop markers.
 
     `traits`: what the template does with messages and tools; if it does not tell of tools, or not well enough, the family's own
-    prompt does. `sampling`: what holds for a request that leaves those fields out.
+    prompt does. `sampling`: what holds for a request that leaves those fields out. `encoder` and `turns` remember texts and
+    turns with their tokens.
     """
 
     name: str
@@ -70,6 +74,8 @@ class ServedModel:
     end_ids: frozenset[int]
     fingerprint: str
     created: int
+    encoder: Encoder
+    turns: TurnMemory
     format_report: FormatReport = field(default_factory=FormatReport)
 
     @classmethod
@@ -98,6 +104,8 @@ class ServedModel:
         renderer = await TemplateRenderer.start(source, bos_text=info.bos_text, eos_text=info.eos_text)
         try:
             stop_ids = await _stop_ids(engine, family)
+            end_ids = frozenset(info.eog_ids) | frozenset(stop_ids)
+            end_texts = [info.pieces[token_id].decode(errors="replace") for token_id in sorted(end_ids)]
             traits = await _traits(renderer, options, family)
             tested = await self_test(renderer, family, traits, variables=options.template_variables)
             return cls(
@@ -113,9 +121,11 @@ class ServedModel:
                 weights_sha256=options.weights_sha256 or info.weights_sha256,
                 reasoning_field=options.reasoning_field,
                 stop_ids=stop_ids,
-                end_ids=frozenset(info.eog_ids) | frozenset(stop_ids),
+                end_ids=end_ids,
                 fingerprint=_fingerprint(info, version),
                 created=int(time.time()),
+                encoder=await Encoder.start(engine.tokenize, end_texts),
+                turns=TurnMemory(family, end_texts),
                 format_report=FormatReport(chosen_by, traits.knows_tools, tested),
             )
         except BaseException:
@@ -125,6 +135,11 @@ class ServedModel:
     @property
     def info(self) -> EngineInfo:
         return self.engine.info
+
+    def check_name(self, name: str | None) -> None:
+        """Raise `NotFound` when a request names another model."""
+        if name and name not in self.aliases:
+            raise NotFound(f"there is no model {name!r} here; this server has {self.name!r}", param="model")
 
     def describe(self) -> dict[str, Any]:
         """The model's entry in `/v1/models`: what a client may know, and what makes two servings comparable."""

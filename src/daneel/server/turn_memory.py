@@ -11,8 +11,8 @@ from __future__ import annotations
 import json
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from daneel.formats.base import CallEvent, Event, FailedCallEvent, TextEvent
 from daneel.formats.family import Family
@@ -31,30 +31,32 @@ Said = tuple[str, str, tuple[tuple[str, str], ...], tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class PastTurn:
-    """One turn: its prompt as the template rendered it, the ids that stood for that, and what was generated from them.
+    """One turn: its prompt as the template rendered it and as the model was given it, and what was generated from that.
 
     `generated_ids` without the token that ended the turn; `text` is their text.
     """
 
     rendered: str
+    prompt_text: str
     prompt_ids: Sequence[int]
     generated_ids: Sequence[int]
     text: str
 
     @property
     def num_chars(self) -> int:
-        return len(self.rendered) + len(self.text)
+        return len(self.rendered) + len(self.prompt_text) + len(self.text)
 
 
 @dataclass(frozen=True, slots=True)
 class Recalled:
-    """The tokens of a rendered prompt's beginning, which ends at character `end`.
+    """The tokens of a rendered prompt's beginning, which ends at character `end`, and their text.
 
     `changed`: the latest turn whose prompt this one begins with, but whose text the template writes otherwise; `None` if
     nothing is lost.
     """
 
     ids: Sequence[int] = ()
+    text: str = ""
     end: int = 0
     changed: PastTurn | None = None
 
@@ -86,11 +88,11 @@ class TurnMemory:
                 continue
             end = self._end(turn, rendered, begin, tools)
             if end is not None:
-                best = Recalled([*turn.prompt_ids, *turn.generated_ids], end)
+                best = Recalled([*turn.prompt_ids, *turn.generated_ids], turn.prompt_text + turn.text, end)
             elif changed is None:
                 changed = turn
         if changed is not None and len(changed.prompt_ids) >= len(best.ids):
-            return Recalled(best.ids, best.end, changed)
+            return replace(best, changed=changed)
         return best
 
     def _begin(self, turn: PastTurn, rendered: str) -> int | None:
@@ -125,12 +127,13 @@ class TurnMemory:
         return _said([*parser.feed(text), *parser.finish(truncated=False)])
 
 
-def first_difference(changed: PastTurn, ids: Sequence[int], text_of: Callable[[int], str]) -> str | None:
-    """Where the prompt's ids leave those of a turn it goes on from, for people. `text_of` shows a token."""
+def first_difference(changed: PastTurn, ids: Sequence[int], pieces: Sequence[bytes]) -> str | None:
+    """Where a prompt's ids leave those of a turn it goes on from, for people. `pieces` are the vocabulary's."""
     before = [*changed.prompt_ids, *changed.generated_ids]
     for place, (was, now) in enumerate(zip(before, ids, strict=False)):
         if was != now:
-            return f"token {place} differs: {text_of(was)} was generated, the template writes {text_of(now)}"
+            texts = (repr(pieces[token_id].decode(errors="replace")) for token_id in (was, now))
+            return "token {} differs: {} was generated, the template writes {}".format(place, *texts)
     return None
 
 
@@ -145,7 +148,12 @@ def _said(events: Sequence[Event]) -> Said:
 
 
 def _canonical(arguments: str) -> str:
-    return json.dumps(json.loads(arguments), sort_keys=True)
+    # numbers as they are written: Python refuses to read integers of thousands of digits
+    return json.dumps(json.loads(arguments, parse_int=_number, parse_float=_number), sort_keys=True)
+
+
+def _number(text: str) -> list[str]:
+    return ["number", text]
 
 
 def _opening_pattern(family: Family) -> re.Pattern[str]:
