@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Literal
 
 from daneel.formats.base import Tool
 from daneel.formats.json_scan import WHITE, JsonScanner
@@ -21,6 +22,7 @@ from daneel.formats.validate import ToolSet
 MAX_HEAD = 1000
 """Characters before the arguments that are looked through for their beginning."""
 
+_FENCE = "```"
 _WHITE_RUN = r"[ \t\r\n]*+"
 _NAME = r"[^\s{}<>\[\]()\"'`,|｜=]++"
 _PLACE = re.compile(r"\{(name|id|arguments)\}")
@@ -38,7 +40,10 @@ class NamedJsonGrammar:
     `written`: the body as the family writes it, with `{name}`, `{arguments}` and, where it has one, `{id}`.
     `heads`: what is read before the arguments, with `{name}` and `{id}`; white space is free at each seam. `head_repairs` names
     the repair that the head at its place is listed as; "" is an equal spelling.
+    `reserved`: words that stand where a name could, but are none.
     `ends`: what is read behind the arguments, longest first; none at all is the repair `missing_end_marker`.
+    `fence`: whether the arguments may stand in a code fence: if one is `written`, its absence is the repair `missing_fence`;
+    if it is only `read`, its use is the repair `fenced_arguments`.
     `name_in_id`: for heads without `{name}`: a regular expression with a group `name` that matches the whole id. What else may
     precede the name there, `id_prefix`, does where the rest is the name of a declared tool: the repair `incomplete_id`.
     `tokens`: the markers in `written` that may be special tokens. `example_id`: stands for `{id}` where none is known, and
@@ -48,7 +53,9 @@ class NamedJsonGrammar:
     written: str
     heads: tuple[str, ...]
     head_repairs: tuple[str, ...] = ()
+    reserved: tuple[str, ...] = ()
     ends: tuple[str, ...] = ()
+    fence: Literal["", "written", "read"] = ""
     name_in_id: str = ""
     id_prefix: str = ""
     tokens: tuple[str, ...] = ()
@@ -111,6 +118,7 @@ class NamedJsonScanner:
         self._offset = 0
         self._arguments = (0, 0)
         self._call_id: str | None = None
+        self._may_close = bool(grammar.fence)
         self._repairs: list[str] = []
         self.error: ScanError | None = None
         self.name: str | None = None
@@ -163,14 +171,15 @@ class NamedJsonScanner:
             return pos
         at = found.start()
         for number, head in enumerate(self._grammar.heads):
-            match = _pattern(head).fullmatch(text, pos, at)
-            if match is None:
+            match = _pattern(head, bool(self._grammar.fence)).fullmatch(text, pos, at)
+            if match is None or match.groupdict().get("name") in self._grammar.reserved:
                 continue
             if not self._take_name(match.groupdict()):
                 self.error = ScanError("the call's id holds no tool's name", self._offset + match.start("id") - pos)
                 return pos
             if number < len(self._grammar.head_repairs) and self._grammar.head_repairs[number]:
                 self._repairs.append(self._grammar.head_repairs[number])
+            self._note_fence(match.groupdict().get("fence"))
             self._arguments = (self._offset + at - pos, 0)
             self._state = "arguments" if text[at] == "{" else "end"
             return at
@@ -190,6 +199,12 @@ class NamedJsonScanner:
                 self._repairs.append("incomplete_id")
         return self.name is not None
 
+    def _note_fence(self, found: str | None) -> None:
+        if self._grammar.fence == "written" and found is None:
+            self._repairs.append("missing_fence")
+        elif self._grammar.fence == "read" and found is not None:
+            self._repairs.append("fenced_arguments")
+
     def _fail(self, text: str, pos: int, end: int) -> None:
         """No head fits: the error stands where the best of them stops fitting."""
         best, expected = -1, ""
@@ -202,7 +217,12 @@ class NamedJsonScanner:
     def _end(self, text: str, pos: int) -> int:
         """Behind the arguments: an end marker, or something else that ends the body as well."""
         at = _behind_white(text, pos)
+        if self._may_close and text.startswith(_FENCE, at):
+            self._may_close = False
+            at = _behind_white(text, at + len(_FENCE))
         rest = text[at : at + MAX_HEAD]
+        if self._may_close and _FENCE.startswith(rest):
+            return at
         for end in self._grammar.ends:
             if rest.startswith(end.strip(WHITE)):
                 self._state = "done"
@@ -246,8 +266,11 @@ def _parts(head: str) -> list[tuple[str, str]]:
 
 
 @lru_cache(maxsize=256)
-def _pattern(head: str) -> re.Pattern[str]:
-    return re.compile(_WHITE_RUN + _WHITE_RUN.join([pattern for pattern, _ in _parts(head)]) + _WHITE_RUN)
+def _pattern(head: str, fence: bool) -> re.Pattern[str]:
+    parts = [pattern for pattern, _ in _parts(head)]
+    # behind the opening fence its closing one, where there are no arguments
+    around = f"(?:(?P<fence>{_FENCE}[A-Za-z]*+){_WHITE_RUN}(?:{_FENCE}{_WHITE_RUN})?)?" if fence else ""
+    return re.compile(_WHITE_RUN + _WHITE_RUN.join(parts) + _WHITE_RUN + around)
 
 
 @lru_cache(maxsize=256)

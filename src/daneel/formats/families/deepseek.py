@@ -23,38 +23,31 @@ def _spelled(text: str) -> tuple[str, ...]:
     return tuple(text.replace("▁", separator) for separator in _SEPARATORS)
 
 
-def _grammar(*forms: tuple[str, str], written: str, key: str) -> NamedJsonGrammar:
-    """`forms`: what stands before the arguments, and the repair it is. Each is read in every spelling, the first as written."""
-    heads = [(head, repair) for form, repair in forms for head in _spelled(form)]
+_FENCED = f"{_BEGIN}function{_SEP}{{name}}"
+_BARE = f"{_BEGIN}{{name}}{_SEP}"
+_NO_BEGIN = f"function{_SEP}{{name}}"  # the word and the separator still say what follows
+
+
+def _grammar(written: str, *, fenced: bool) -> NamedJsonGrammar:
+    """Both forms are read, in every spelling; `fenced` says which of them is the family's own."""
+    forms = [(_FENCED, ""), (_BARE, "missing_type")] if fenced else [(_BARE, ""), (_FENCED, "extra_type")]
+    forms.append((_NO_BEGIN, "missing_begin_marker"))
     return NamedJsonGrammar(
         written=written,
-        heads=tuple(head for head, _ in heads),
-        head_repairs=tuple(repair for _, repair in heads),
-        ends=(*(f"```{gap}{end}" for gap in ("", "\n") for end in _spelled(_END)), *_spelled(_END), "```"),
+        heads=tuple(head for form, _ in forms for head in _spelled(form)),
+        head_repairs=tuple(repair for form, repair in forms for _ in _spelled(form)),
+        reserved=("function",) if fenced else (),
+        ends=_spelled(_END),
+        fence="written" if fenced else "read",
         tokens=(_BEGIN, _SEP, _END),
-        key=key,
+        key="fenced-json" if fenced else "named-json",
     )
 
-
-_FENCED = (f"{_BEGIN}function{_SEP}{{name}}\n```json\n", "")
-_UNFENCED = (f"{_BEGIN}function{_SEP}{{name}}", "missing_fence")
-_BARE = (f"{_BEGIN}{{name}}{_SEP}", "")
-_BARE_FENCED = (f"{_BEGIN}{{name}}{_SEP}```json\n", "fenced_arguments")
-# where the marker of the single call is missing, the word and the separator still say what follows
-_NO_BEGIN = (f"function{_SEP}{{name}}\n```json\n", "missing_begin_marker")
 
 _CALL = CallSyntax(
     open=_CALLS_BEGIN,
     close=_CALLS_END,
-    grammar=_grammar(
-        _FENCED,
-        _UNFENCED,
-        (_BARE[0], "missing_fence"),
-        _BARE_FENCED,
-        _NO_BEGIN,
-        written=f"{_FENCED[0]}{{arguments}}\n```{_END}",
-        key="fenced-json",
-    ),
+    grammar=_grammar(f"{_FENCED}\n```json\n{{arguments}}\n```{_END}", fenced=True),
     separator="\n",
     stray_close="control",
     also_open=(*_spelled(_CALLS_BEGIN)[1:], *_spelled("<｜tool▁calls｜>")),
@@ -89,14 +82,7 @@ _V31 = replace(
     name="deepseek-v3.1",
     call=replace(
         _CALL,
-        grammar=_grammar(
-            _BARE,
-            _BARE_FENCED,
-            (_FENCED[0], "fenced_arguments"),
-            _UNFENCED,
-            written=f"{_BARE[0]}{{arguments}}{_END}",
-            key="named-json",
-        ),
+        grammar=_grammar(f"{_BARE}{{arguments}}{_END}", fenced=False),
         separator="",
     ),
     evidence=(_CALLS_BEGIN,),
