@@ -84,6 +84,13 @@ def values(inside: str) -> object:
             '<invoke name="g"><parameter name="q">1</parameter></invoke>\n',
             '<invoke name="g"><parameter name="q">1</parameter></invoke>\n',
         ),
+        ('<parameter name="a" value="1"/>\n<parameter\n/>', '<parameter name="a" value="1"/>\n<parameter\n/>'),
+        ("<parameters>1</parameters>", "<parameters>1</parameters>"),
+        (
+            '<parameter x:y="<">1</parameter>\n<parameter>2</parameter>',
+            '<parameter x:y="<">1</parameter>\n<parameter>2</parameter>',
+        ),
+        ("if a <parameter < b", "if a <parameter < b"),
         ("</param", "</param"),
         ("<<", "<<"),
         ("&lt;", "&lt;"),

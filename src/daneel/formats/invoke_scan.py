@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from daneel.formats.invoke_tags import InvokeTags, Tag, begins, delimiters, tag_reader
+from daneel.formats.invoke_tags import InvokeTags, Tag, begins, delimiters, nesting, tag_reader
 from daneel.formats.invoke_values import Arguments
 from daneel.formats.json_scan import JsonScanner
 from daneel.formats.scan import ScanError, ScannedCall, ScannedFailure
@@ -26,6 +26,7 @@ class InvokeScanner:
         self._tags, self._tools = tags, tools
         self._call_tag = tag_reader("", "name") if tags.marker else tag_reader(tags.call_open)
         self._value_tag = tag_reader(tags.value_open)
+        self._nesting = nesting(tags.value_open)
         self._text_ends = delimiters((tags.value_open, tags.value_end))
         self._all_ends = delimiters((tags.value_open, tags.value_end, tags.call_open, tags.call_end, *tags.ended_by))
         self._step = self._before if tags.before else self._call_open
@@ -263,17 +264,23 @@ class InvokeScanner:
             end = ends.whole_before(text, pos)
             self._part.append(text[pos:end])
             return end
-        self._part.append(text[pos : found.start()])
-        tag = found[0]
+        start, tag = found.start(), found[0]
+        self._part.append(text[pos:start])
         if tag == self._tags.value_end and self._depth == 0:
             self._gap, self._step = [tag], self._after_value
             self.expected = f"a parameter or {self._tags.call_end}"
             return found.end()
         if self._loose is not None:
             self._fail(f"expected a parameter or {self._tags.call_end}", self._loose)
-            return found.start()
+            return start
+        if tag == self._tags.value_open:
+            opens = self._nesting.opens(text, start)
+            if opens == "more":
+                return start
+            self._depth += opens
+        else:
+            self._depth -= 1
         self._part.append(tag)
-        self._depth += 1 if tag == self._tags.value_open else -1
         return found.end()
 
     def _after_value(self, text: str, pos: int, base: int) -> int:

@@ -106,6 +106,28 @@ def begins(text: str, pos: int, literal: str) -> bool:
     return len(text) - pos < len(literal) and literal.startswith(text[pos:])
 
 
+class Nesting:
+    """Tells which tags inside a value open something: those of any attributes that do not close themselves."""
+
+    def __init__(self, start: str) -> None:
+        lead, rest = re.escape(start), rf"""[\s/{chr(0x120)}](?:[^"'<>]++|"[^"]*+"|'[^']*+')*+"""
+        self._whole = re.compile(f"{lead}(?:{rest})?+>")
+        self._begun = re.compile(rf"""{lead}(?:{rest}(?:"[^"]*+|'[^']*+)?+)?+\Z""")
+
+    def opens(self, text: str, pos: int) -> bool | Literal["more"]:
+        """Whether the text at `pos`, which begins like a tag, opens one."""
+        whole = self._whole.match(text, pos)
+        if whole is not None:
+            return not whole[0].endswith("/>")
+        return "more" if len(text) - pos <= MAX_TAG and self._begun.match(text, pos) else False
+
+
+@lru_cache(maxsize=64)
+def nesting(start: str) -> Nesting:
+    """The nesting of such tags; its patterns are compiled once."""
+    return Nesting(start)
+
+
 @lru_cache(maxsize=64)
 def tag_reader(start: str, first: str = "") -> TagReader:
     """The reader of such tags; its patterns are compiled once."""
