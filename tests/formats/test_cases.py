@@ -11,6 +11,7 @@ from tests.formats.cases import Case, families, load, read, wrong
 OUTPUTS, ROUND_TRIPS = "outputs.jsonl", "roundtrip.jsonl"
 
 EXPLAINED: dict[str, str] = {
+    "glm4.7-70234f46": "a string in quotes: GLM's template writes strings as they are, so the quotes are part of it",
     "apertus-bfff2bdd": "one peer takes an output that is nothing but reasoning for the answer",
     "ministral3-4e493c23": "the peer strips a code fence because JSON was asked for; decoding by a schema admits no fence",
 }

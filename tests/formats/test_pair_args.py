@@ -191,6 +191,12 @@ def test_a_pair_that_is_begun_is_no_end(end: str) -> None:
     assert not scan(f"write{pair('path', 'a')}{end}").done
 
 
+def test_a_marker_need_not_begin_as_the_tags_do() -> None:
+    grammar = PairGrammar(others=("<tool_call>", "〈|EOS|〉"))
+    assert read(f"write{pair('path', 'a〈|EOS|〉')}〈|EOS|〉", grammar=grammar)[1] == {"path": "a〈|EOS|〉"}
+    assert error("write<arg_key>path〈|EOS|〉", grammar=grammar) == ("expected '</arg_key>'", 18)
+
+
 # -- failures -----------------------------------------------------------------------------------------------------------
 
 

@@ -44,6 +44,7 @@ class TagSet:
         self._roles = roles
         self._pattern = re.compile("|".join(re.escape(tag) for tag in sorted(roles, key=len, reverse=True)) or r"(?!)")
         self._prefixes = frozenset(tag[:size] for tag in roles for size in range(len(tag)))
+        self._firsts = sorted({tag[0] for tag in roles})
         self._max_size = max((len(tag) for tag in roles), default=0)
 
     def search(self, text: str, pos: int) -> tuple[int, int, Role] | None:
@@ -62,12 +63,14 @@ class TagSet:
 
     def partial(self, text: str, pos: int) -> int:
         """How many characters at the end of `text`, from `pos` on, may begin a tag."""
-        at = text.find("<", max(pos, len(text) - self._max_size + 1))
-        while at >= 0:
-            if text[at:] in self._prefixes:
-                return len(text) - at
-            at = text.find("<", at + 1)
-        return 0
+        start = max(pos, len(text) - self._max_size + 1)
+        longest = 0
+        for first in self._firsts:
+            at = text.find(first, start)
+            while at >= 0 and text[at:] not in self._prefixes:
+                at = text.find(first, at + 1)
+            longest = max(longest, len(text) - at if at >= 0 else 0)
+        return longest
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,16 @@ _GLM46 = replace(
     evidence=(*_GLM47.evidence, "/nothink"),
 )
 
+# vLLM's template for GLM-4-0414: tells of tools in words, and leaves calls and results out
+_GLM4 = replace(
+    _GLM46,
+    name="glm4",
+    aliases=(),
+    evidence=("<tool_call>", "<arg_key>", "[Round "),
+    result_style="plain",
+    quirks=(*_GLM47.quirks, "its template renders neither calls nor results"),
+)
+
 # poolside/Laguna-S-2.1, Laguna-XS-2.1, Laguna-XS.2: some templates write line breaks that the models do not
 _LAGUNA_ENDS = ("</assistant>", "〈|EOS|〉")
 _LAGUNA = Family(
@@ -155,4 +165,4 @@ _LONGCAT_JSON = replace(
     quirks=(),
 )
 
-ROWS: tuple[Family, ...] = (_GLM46, _GLM47, _LAGUNA, _HUNYUAN_V3, _HUNYUAN_A13B, _LONGCAT, _LONGCAT_JSON)
+ROWS: tuple[Family, ...] = (_GLM46, _GLM47, _GLM4, _LAGUNA, _HUNYUAN_V3, _HUNYUAN_A13B, _LONGCAT, _LONGCAT_JSON)
