@@ -21,6 +21,7 @@ F = '{"name": "f", "arguments": {"x": 1}}'
     [
         (NOW, ["now"], "", "bare_json"),
         (f"  {NOW}\n", ["now"], "", "bare_json"),
+        (f"{NOW}\n\n{F}", ["now", "f"], "", "bare_json"),
         (f"I will call it:\n{NOW}\n{F}\nDone.", ["now", "f"], "I will call it:\n\n\nDone.", "bare_json"),
         (f"[{NOW}, {F}]", ["now", "f"], "", None),
         (f"```json\n{NOW}\n```", ["now"], "", "fenced_json"),
@@ -28,7 +29,7 @@ F = '{"name": "f", "arguments": {"x": 1}}'
         (f"```json\n[{NOW},\n{F}]\n```", ["now", "f"], "", "fenced_json"),
         (f"```json\n{NOW}\n", ["now"], "", "fenced_json"),
         ('{"arguments": {"x": 1}, "name": "f"}', ["f"], "", "bare_json"),
-        ('{"name": "f", "parameters": {"x": 1}}', ["f"], "", "bare_json"),
+        ('{"name": "f", "parameters": {"x": 1}}', ["f"], "", "bare_json+parameters_key"),
         ('{"name": "f", "arguments": "{\\"x\\": 1}"}', ["f"], "", "bare_json+string_arguments"),
         (f"{NOW}\n</tool_call>", ["now"], "", "bare_json"),
     ],
@@ -70,20 +71,20 @@ def test_certain_calls(text: str, names: list[str], content: str, kind: str) -> 
 )
 def test_what_merely_looks_like_a_call_is_content(text: str) -> None:
     for cut in range(len(text)):
-        got = parse(get("generic"), text, (cut,), tools=TOOLS)
+        got = parse(get("hermes"), text, (cut,), tools=TOOLS)
         assert (got.content, got.calls, got.failed) == (text, [], [])
 
 
 def test_marked_calls_inside_what_was_held_back_are_still_found() -> None:
     text = '{"name": "f", "arguments": {"x": 1}, \n<tool_call>' + NOW + "</tool_call>"
-    got = parse(get("generic"), text, tools=TOOLS)
+    got = parse(get("hermes"), text, tools=TOOLS)
     assert [call.name for call in got.calls] == ["now"]
     assert got.content == '{"name": "f", "arguments": {"x": 1}, \n'
 
 
 def test_nothing_is_rescued_without_tools() -> None:
-    assert parse(get("generic"), NOW).content == NOW
-    assert parse(get("generic"), NOW, tools=ToolSet([])).content == NOW
+    assert parse(get("hermes"), NOW).content == NOW
+    assert parse(get("hermes"), NOW, tools=ToolSet([])).content == NOW
 
 
 @pytest.mark.parametrize(
@@ -102,7 +103,7 @@ def test_what_the_length_limit_cuts_off_while_it_can_only_become_a_call_is_a_tru
         got = parse(get("generic"), "So:\n" + text, (cut,), tools=TOOLS, truncated=True)
         assert [(failed.raw, failed.error_type, failed.offset) for failed in got.failed] == [(text, "truncated", len(text))]
         assert got.content == "So:\n"
-    assert parse(get("generic"), text, tools=TOOLS, truncated=False).content == text
+    assert parse(get("generic"), "So:\n" + text, tools=TOOLS, truncated=False).content == "So:\n" + text
 
 
 @pytest.mark.parametrize("text", ["[", "[{", "{", '{"x": 1, ', '{"name": "unheard_of", "argu', "```json\n", '[{"x', '{"na'])

@@ -16,7 +16,7 @@ from daneel.formats.output import Output
 from daneel.formats.scan import ArgumentGrammar, ScanError
 from daneel.formats.validate import ToolSet
 
-SEPARATORS = ";,"
+SEPARATORS = (";", ",")
 """What may stand between two calls, besides white space."""
 
 
@@ -36,7 +36,7 @@ class MeansCalls(Protocol):
 
 
 class BareReader(CallReader):
-    """Reads bodies that no marker opens. One behind a call begins with what stands between them."""
+    """Reads bodies that no marker opens. A separator between two of them belongs to the second."""
 
     def __init__(self, buffer: Buffer, out: Output, markers: Markers, grammar: ArgumentGrammar, tools: ToolSet) -> None:
         super().__init__(buffer, out, markers, grammar, tools)
@@ -48,15 +48,16 @@ class BareReader(CallReader):
         buffer, out = self._buffer, self._out
         if not self._enabled or not (out.blank or out.after_call) or buffer.offset < self._not_before:
             return "no"
-        text, body = buffer.text, _behind_white(buffer.text, buffer.pos)
-        if out.after_call and body < len(text) and text[body] in SEPARATORS:
-            body = _behind_white(text, body + 1)
-        head = self._grammar.head(text, body)
-        if head == "more" and not buffer.final and len(text) - buffer.pos <= LOOK_AHEAD:
+        start, first = buffer.offset, _behind_white(buffer.text, buffer.pos)
+        out.content(buffer.take(first), start)
+        begins = buffer.text[first : first + LOOK_AHEAD + 1]
+        gap = _behind_white(begins, 1) if out.after_call and begins[:1] in SEPARATORS else 0
+        head = self._grammar.head(begins, gap)
+        if head == "more" and not buffer.final and len(begins) <= LOOK_AHEAD:
             return "wait"
         if head != "yes":
             return "no"
-        self._begin(body - buffer.pos, buffer.offset, [buffer.take(body)])
+        self._begin(gap, buffer.offset, [buffer.take(first + gap)] if gap else [])
         return "opened"
 
     @property

@@ -86,7 +86,7 @@ class CallReader:
     def _head(self) -> Step:
         buffer = self._buffer
         text, body = buffer.text, buffer.pos + self._opener_size
-        head = self.head(body, marked=not self._opener_missing)
+        head = self.head(body, marked=self._opener_size > 0 or self.inside)
         if head == "yes":
             self._begin(body - buffer.pos, buffer.offset, [buffer.take(body)])
             return "go"
@@ -211,9 +211,9 @@ class CallReader:
         marker = self._markers.call_ends.match(text, end, final=buffer.final)
         if marker is not None and marker[2] == "call_close":
             return self._end_call(buffer.take(marker[1]), ())
-        if not call.close:
-            return self._end_call("", ())
         waiting = end == len(text) or self._markers.call_ends.partial(text, end) == len(text) - end
+        if not call.close:
+            return "more" if waiting and call.closes and not buffer.final else self._end_call("", ())
         if waiting:
             return self._end_call(buffer.take(len(text)), ("missing_close_marker",)) if buffer.final else "more"
         if marker is not None and not (marker[2] in ("body_open", "body_close") and call.shared):

@@ -6,15 +6,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from daneel.formats.json_args import KEYS, CallKeys, JsonCallScanner, JsonGrammar
-from daneel.formats.scan import ScannedCall, ScannedFailure
+from daneel.formats.json_scan import WHITE
+from daneel.formats.named_json import NamedJsonGrammar
+from daneel.formats.scan import Head, ScannedCall, ScannedFailure
 from daneel.formats.validate import ToolSet
 
 
 class StrictJsonScanner(JsonCallScanner):
-    """Only keys of a call, and the name of a declared tool; in an array, of the first call at least where `trusting`.
+    """Only keys of a call, and the name of a declared tool.
 
-    `trusting`: this is how the family writes calls. So an array that lacks its end is one, and other tools may follow a
-    declared one.
+    `trusting`: this is how the family writes calls. So behind a declared tool's name and arguments, other keys and the names
+    of other tools are admitted, and an array may lack its end.
     """
 
     def __init__(self, tools: ToolSet, keys: CallKeys = KEYS, *, array: bool = False, trusting: bool = False) -> None:
@@ -34,7 +36,7 @@ class StrictJsonScanner(JsonCallScanner):
         if self._open is not None and not self._open.members:
             self._has_arguments = False
         self._has_arguments = self._has_arguments or key in self._argument_keys
-        if key not in self._call_keys:
+        if key not in self._call_keys and not (self._trusting and self.is_meant):
             self._fail("no key of a call", start)
         self._mean()
 
@@ -107,3 +109,19 @@ class BareJsonScanner(StrictJsonScanner):
                 yield replace(item, repairs=repairs)
             else:
                 yield item
+
+
+@dataclass(frozen=True, slots=True)
+class BegunTagGrammar(NamedJsonGrammar):
+    """A tag that holds a tool's name, and JSON behind it, where the JSON begins too: text may speak of such tags."""
+
+    def head(self, text: str, pos: int) -> Head:
+        before, after = self.heads[0].split("{name}")
+        rest = text[pos:].lstrip(WHITE)
+        if not rest.startswith(before):
+            return "more" if before.startswith(rest) else "no"
+        name, _, behind = rest[len(before) :].partition(after)
+        if any(char in name for char in "<{\n"):
+            return "no"
+        begun = behind.lstrip(WHITE)[:1]
+        return "more" if not begun else "yes" if name and begun == "{" else "no"

@@ -10,7 +10,7 @@ from daneel.formats.families.pythonic import LLAMA3_HEADER, LLAMA3_STOPS, LLAMA4
 from daneel.formats.family import Family
 from daneel.formats.json_args import CallKeys, JsonGrammar
 from daneel.formats.named_json import NamedJsonGrammar
-from daneel.formats.strict_json import BareJsonGrammar
+from daneel.formats.strict_json import BareJsonGrammar, BegunTagGrammar
 from daneel.formats.syntax import CallSyntax
 
 _ARRAY = ("[", ", ", "]")
@@ -18,6 +18,7 @@ _ARRAY = ("[", ", ", "]")
 _FUNCTION_TAG = NamedJsonGrammar(
     written="<function={name}>{arguments}</function>", heads=("<function={name}>",), ends=("</function>",)
 )
+_BEGUN_TAG = BegunTagGrammar(written=_FUNCTION_TAG.written, heads=_FUNCTION_TAG.heads, ends=_FUNCTION_TAG.ends)
 
 # Llama 3's key is "parameters"; models write "arguments" as well
 _PARAMETERS = CallKeys(arguments=("parameters", "arguments"))
@@ -36,6 +37,7 @@ _LLAMA3 = Family(
         also_open=("<|python_tag|>",),
         body_opens=("<function=",),
         body_opens_anywhere=True,
+        unmarked=_BEGUN_TAG,
         body_closes=("</function>",),
         bare=BareJsonGrammar(keys=_PARAMETERS, written=_WRITTEN, slack=""),
     ),
@@ -56,6 +58,7 @@ ROWS: tuple[Family, ...] = (
             grammar=_FUNCTION_TAG,
             body_opens=("<function=",),
             body_opens_anywhere=True,
+            unmarked=_BEGUN_TAG,
             body_closes=("</function>",),
         ),
         stop_markers=LLAMA3_STOPS,
