@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Annotated, Any, BinaryIO
 import msgspec
 import typer
 
+from daneel.cli.format_file import customiser
 from daneel.cli.values import STDIN, print_json, read_text, read_tools
 from daneel.errors import UserError
 from daneel.formats import registry
@@ -23,7 +24,7 @@ from daneel.wire.errors import WireError
 from daneel.wire.strict_json import decode_object
 from daneel.wire.text_requests import parse_fields
 
-_HOW = "say how the model writes: --family NAME, --template FILE or --model MODEL"
+_HOW = "say how the model writes: --family NAME, --template FILE, --model MODEL or --format-file FILE"
 
 
 def register(app: typer.Typer) -> None:
@@ -43,6 +44,9 @@ def parse(
     ] = None,
     model: Annotated[
         str | None, typer.Option(metavar="MODEL", help="Take the template out of this model's files; no weights are loaded.")
+    ] = None,
+    format_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Python file with a format of your own; see examples/my_format.py.")
     ] = None,
     tools: Annotated[
         Path | None,
@@ -77,6 +81,8 @@ def parse(
     could not be used; then the exit code is 1. The options above hold for lines that leave a field out.
     """
     formats = Formats(family=family, template=_template(template, model), folder=templates)
+    if format_file is not None:
+        formats.customise = customiser(format_file)
     declared = read_tools(tools) if tools else None
     if batch:
         with _binary(output) as lines:
@@ -102,12 +108,14 @@ def parse(
 class Formats:
     """Which format an output is in: by name, by the template of its model, or both; `folder` holds the templates of a batch.
 
-    What a line says comes first; `family` and `template` (its text) hold for lines that leave them out.
+    What a line says comes first; `family` and `template` (its text) hold for lines that leave them out. `customise` puts a
+    format of the person's own into whatever is chosen.
     """
 
     family: str | None = None
     template: str | None = None
     folder: Path | None = None
+    customise: Callable[[Family], Family] | None = None
     _known: dict[tuple[str | None, str | None], Family] = field(default_factory=dict)
 
     def of(self, family: str | None = None, template_name: str | None = None) -> Family:
@@ -115,9 +123,10 @@ class Formats:
         key = family, template_name
         if key not in self._known:
             name, template = family or self.family, self._text(template_name) if template_name else self.template
-            if name is None and template is None:
+            if name is None and template is None and self.customise is None:
                 raise UserError(f"the format is not known: {_HOW}")
-            self._known[key] = registry.get(name) if name else registry.detect(template)
+            found = registry.resolve(name, template)
+            self._known[key] = found if self.customise is None else self.customise(found)
         return self._known[key]
 
     def _text(self, name: str) -> str:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, cast
 
 import typer
 
+from daneel.cli.format_file import customiser
 from daneel.cli.models import TerminalProgress
 from daneel.cli.values import read_text, template_variables
 from daneel.errors import UserError
@@ -73,6 +74,10 @@ def serve(
             help="How the model writes calls, NAME or NAME/VARIANT; by default told from the template and the size.",
         ),
     ] = None,
+    format_file: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Python file with a format of your own; see examples/my_format.py."),
+    ] = None,
     reasoning_field: Annotated[
         str, typer.Option(help="Where reasoning goes, unless a request says: " + ", ".join(REASONING_FIELDS) + ".")
     ] = "reasoning",
@@ -105,6 +110,7 @@ def serve(
             template_source=read_text("--chat-template", chat_template) if chat_template else None,
             template_variables=template_variables("--chat-template-args", chat_template_args),
             family_name=format_name,
+            customise=customiser(format_file) if format_file else None,
             reasoning_field=cast(Any, _one_of("--reasoning-field", reasoning_field, REASONING_FIELDS)),
             weights_sha256=source.weights_sha256,
         )
@@ -126,6 +132,8 @@ async def _serve(
         if model.family.variant:
             told = "; ".join(("served in the words that got such models to finish", *model.family.quirks))
             print(f"{model.name}: {told}; --format {model.family.name} serves it as the family is", file=sys.stderr)
+        for line in model.format_report.lines(model.family.full_name):
+            print(f"{model.name}: {line}", file=sys.stderr)
         print(f"Serving {model.name} at {url}")
         print(f"Try: {_curl(url, key is not None)}", flush=True)
 

@@ -46,9 +46,7 @@ def load(path: str | Path) -> HarnessFile:
     imported, or holds no harness.
     """
     path = Path(path)
-    if not path.is_file():
-        raise UserError(f"{path}: {'is a folder, not a harness file' if path.is_dir() else 'no such file'}")
-    module = _execute(path)
+    module = execute(path)
     harnesses: dict[str, Harness] = {}
     goals: dict[str, Goal] = {}
     for variable, value in vars(module).items():
@@ -64,7 +62,10 @@ def load(path: str | Path) -> HarnessFile:
     return HarnessFile(path, harnesses, goals)
 
 
-def _execute(path: Path) -> ModuleType:
+def execute(path: Path) -> ModuleType:
+    """Run a Python file that a person wrote. Raises UserError, in one sentence with the line, when that fails."""
+    if not path.is_file():
+        raise UserError(f"{path}: {'is a folder, not a Python file' if path.is_dir() else 'no such file'}")
     # A name that cannot shadow a real module, and a place in sys.modules while it runs: dataclasses and pydantic look there
     name = f"daneel_harness_file_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)

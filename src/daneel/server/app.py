@@ -9,6 +9,7 @@ import asyncio
 import math
 import sys
 import traceback
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import msgspec
@@ -20,7 +21,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from daneel.server import chat
+from daneel.server import chat, inspection
 from daneel.server.auth import KeyRequired
 from daneel.server.served_model import ServedModel
 from daneel.server.streaming import ClientGone, EventStream, bug, while_connected
@@ -31,6 +32,8 @@ from daneel.wire.requests import ChatRequest, parse_chat_request
 MAX_BODY_BYTES = 32 * 2**20
 """Above any history that fits a context of a million tokens."""
 
+ROUTES = "/v1/chat/completions, /v1/models, /v1/parse, /v1/render, /v1/tokenize and /health"
+
 
 def make_app(
     model: ServedModel, *, key: str | None, stopping: asyncio.Event, max_body_bytes: int = MAX_BODY_BYTES
@@ -40,6 +43,9 @@ def make_app(
     app = Starlette(
         routes=[
             Route("/v1/chat/completions", routes.chat_completions, methods=["POST"]),
+            Route("/v1/parse", routes.parse, methods=["POST"]),
+            Route("/v1/render", routes.render, methods=["POST"]),
+            Route("/v1/tokenize", routes.tokenize, methods=["POST"]),
             Route("/v1/models", routes.models, methods=["GET"]),
             Route("/v1/models/{name:path}", routes.model, methods=["GET"]),
             Route("/health", routes.health, methods=["GET"]),
@@ -73,12 +79,12 @@ class _Routes:
         return _json({"object": "list", "data": [self._model.describe()]})
 
     async def model(self, request: Request) -> Response:
-        self._check_model(request.path_params["name"])
+        self._model.check_name(request.path_params["name"])
         return _json(self._model.describe())
 
     async def chat_completions(self, request: Request) -> Response | EventStream:
         chat_request, warnings = parse_chat_request(await _read_json_body(request, self._max_body_bytes))
-        self._check_model(chat_request.model)
+        self._model.check_name(chat_request.model)
         if chat_request.stream:
             begun = chat.begin(chat_request, warnings, self._model)
             return EventStream(await while_connected(request.receive, self._stopping, begun), self._stopping)
@@ -87,9 +93,18 @@ class _Routes:
     async def _complete(self, request: ChatRequest, warnings: list[Warning]) -> Completion:
         return await chat.complete(await chat.begin(request, warnings, self._model))
 
-    def _check_model(self, name: str | None) -> None:
-        if name and name not in self._model.aliases:
-            raise NotFound(f"there is no model {name!r} here; this server has {self._model.name!r}", param="model")
+    async def _inspect(self, request: Request, answer: Callable[[bytes, ServedModel], Coroutine[Any, Any, Any]]) -> Response:
+        body = await _read_json_body(request, self._max_body_bytes)
+        return _json(await while_connected(request.receive, self._stopping, answer(body, self._model)))
+
+    async def parse(self, request: Request) -> Response:
+        return await self._inspect(request, inspection.parse)
+
+    async def render(self, request: Request) -> Response:
+        return await self._inspect(request, inspection.render)
+
+    async def tokenize(self, request: Request) -> Response:
+        return await self._inspect(request, inspection.tokenize)
 
 
 async def _read_json_body(request: Request, max_bytes: int) -> bytes:
@@ -137,7 +152,7 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     path = request.url.path
     if error.status_code == 404:
-        return _error_response(NotFound(f"there is no route {path}; there are /v1/chat/completions, /v1/models and /health"))
+        return _error_response(NotFound(f"there is no route {path}; there are {ROUTES}"))
     if error.status_code == 405:
         allowed = (error.headers or {}).get("Allow", "")
         return _error_response(MethodNotAllowed(f"{path} takes {allowed}, not {request.method}"), {"Allow": allowed})

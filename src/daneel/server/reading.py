@@ -15,7 +15,7 @@ from daneel.formats.family import Family
 from daneel.server.declared_tools import tool_set
 from daneel.server.deltas import DeltaOptions, DeltaWriter
 from daneel.wire.accumulate import join
-from daneel.wire.messages import Message
+from daneel.wire.messages import Message, Warning
 from daneel.wire.request_types import ReasoningField
 from daneel.wire.text_requests import ParseRequest
 
@@ -39,6 +39,7 @@ class ParseReply(Struct, omit_defaults=True):
     message: Message
     conserved: bool
     spans: list[SpanReport] = []
+    warnings: list[Warning] = []
 
 
 def read(request: ParseRequest, family: Family, *, reasoning_field: ReasoningField = "reasoning") -> ParseReply:

@@ -23,6 +23,7 @@ class ParseRequest(Struct, kw_only=True):
     """
 
     raw: str
+    model: str | None = None
     family: str | None = None
     tools: list[ToolDeclaration] | None = None
     gen_prompt: str = ""
@@ -36,6 +37,7 @@ class TokenizeRequest(Struct, kw_only=True):
     """The body of `/v1/tokenize`. `pieces`: also give the text of each token."""
 
     text: str
+    model: str | None = None
     pieces: bool = False
 
 
