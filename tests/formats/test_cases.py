@@ -13,7 +13,11 @@ OUTPUTS, ROUND_TRIPS = "outputs.jsonl", "roundtrip.jsonl"
 EXPLAINED: dict[str, str] = {
     "glm4.7-70234f46": "a string in quotes: GLM's template writes strings as they are, so the quotes are part of it",
     "apertus-bfff2bdd": "one peer takes an output that is nothing but reasoning for the answer",
+    "rt-b3ba5006": "the template writes content beside a call on the analysis channel, which is reasoning; ours goes apart",
     "ministral3-4e493c23": "the peer strips a code fence because JSON was asked for; decoding by a schema admits no fence",
+    "llama3-json-33404e4b": "the peer strips a code fence because JSON was asked for; decoding by a schema admits no fence",
+    "pythonic-e87c7da6": "the peer drops a bracket at the end of the text; what is no call is content",
+    "rt-b6eaf8da": "JSON behind other text on its line: without markers, only what starts the output is a call",
 }
 """Valid cases that come out otherwise, each with the reason; docs/log.md tells more."""
 

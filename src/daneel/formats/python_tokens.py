@@ -69,7 +69,7 @@ class PythonString:
             elif text.startswith(quote, pos):
                 self.closed = True
                 return pos + len(quote)
-            elif quote.startswith(text[pos:]):
+            elif size - pos < len(quote) and quote.startswith(text[pos:]):
                 break
             else:
                 self._parts.append(text[pos])
