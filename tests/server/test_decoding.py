@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from tests.support.fake_model import FakeEngine, engine_info, fake_model
 
+from daneel.formats.user_format import UserFamily, UserFormat
 from daneel.server.decoding import Decoding, plan_decoding
 from daneel.server.engines import byte_tokenizer
 from daneel.server.engines.base import Sampling
@@ -80,8 +82,10 @@ def test_a_forced_call_is_a_grammar(choice: Any) -> None:
 
 
 def test_a_format_without_a_grammar_refuses_what_it_cannot_enforce() -> None:
-    with pytest.raises(BadRequest, match=r"tool_choice 'required' cannot be enforced: .*gemma4"):
-        plan(fake_model(FakeEngine(), family="gemma4"), tools=[TOOL], tool_choice="required")
+    model = fake_model(FakeEngine())
+    model = replace(model, family=UserFamily.of(model.family, UserFormat, "mine", print))
+    with pytest.raises(BadRequest, match=r"tool_choice 'required' cannot be enforced: .*mine"):
+        plan(model, tools=[TOOL], tool_choice="required")
 
 
 def test_what_is_not_enforced_is_listed() -> None:
