@@ -97,6 +97,12 @@ REFUSES_BOTH = "{% if m.tool_calls and m.reasoning and m.content %}{{ raise_exce
             _template(body="{{ m.content }}CALLS".replace("CALLS", "{{ m.tool_calls[0] if m.tool_calls }}")),
             {"several_calls": False},
         ),
+        (
+            _template(
+                body="{% if m.tool_calls and m.tool_calls[0].id | length != 9 %}{{ 1 / 0 }}{% endif %}{{ m.content }}CALLS"
+            ),
+            {"call_ids": "nine"},
+        ),
         (_template(loop="for m in messages if m.role != 'system'"), {"system": "dropped"}),
         (_template(start="{% if messages[0].role == 'system' %}{{ raise_exception('no') }}{% endif %}"), {"system": "refused"}),
         (
@@ -119,9 +125,9 @@ HISTORY = [
     {
         "role": "assistant",
         "content": "C1",
-        "tool_calls": [_called("now", {}, "callid001"), _called("find", {"text": "needle"}, "callid002")],
+        "tool_calls": [_called("now", {}, "call_now-000001"), _called("find", {"text": "needle"}, "callid002")],
     },
-    {"role": "tool", "tool_call_id": "callid001", "name": "now", "content": "12:00"},
+    {"role": "tool", "tool_call_id": "call_now-000001", "name": "now", "content": "12:00"},
     {"role": "tool", "tool_call_id": "callid002", "name": "find", "content": "found"},
     {"role": "assistant", "content": "C2"},
     {"role": "user", "content": "Q2"},

@@ -32,11 +32,10 @@ class Family:
     `framing`: the output is a sequence of messages; `reasoning` and `call` then only say how such messages are written.
     `evidence` / `counter_evidence`: texts a template of the family holds all / none of;
     `max_parameters`: and the model has at most so many. `result_style` and `plain`: how results are told by default, and how
-    plainly. `content_before_calls`: the template writes an assistant message's content before its calls; if not, the content
-    gets a message of its own with the role `split_role`. `failed_result_role`: `"tool"` if a tool message without a call
-    before it is rendered. `tool_prompt`: how tools are told in words; `text_calls`, `result_text`: how calls and results are
-    written then. `sampling`: what the makers recommend, for requests that do not say. `respell`: where templates differ in how
-    they spell the family's markers, gives the row as a template spells them.
+    plainly. `split_role`: the role of a message that holds content which the template would lose beside calls. `tool_prompt`:
+    how tools are told in words; `text_calls`, `result_text`: how calls and results are written then. `sampling`: what the
+    makers recommend, for requests that do not say. `respell`: where templates differ in how they spell the family's markers,
+    gives the row as a template spells them.
     """
 
     name: str
@@ -52,9 +51,7 @@ class Family:
     max_parameters: int | None = None
     result_style: Literal["native", "plain"] = "native"
     plain: PlainStyle = field(default_factory=PlainStyle)
-    content_before_calls: bool = True
     split_role: Literal["assistant", "model"] = "assistant"
-    failed_result_role: Literal["tool", "user"] = "tool"
     tool_prompt: ToolPrompt = field(default_factory=ToolPrompt)
     text_calls: Literal["marked", "array"] = "marked"
     result_text: str = "<tool_response>\n{name}: {value}\n</tool_response>"

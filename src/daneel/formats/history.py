@@ -36,6 +36,8 @@ def for_template(
         given = tell_tools(given, tools, family, system=traits.system)
     elif traits.system == "dropped":
         given = without_system(given)
+    if traits.call_ids == "nine":
+        given = _with_short_ids(given)
     rendered = _Rendered(family, traits, as_text=style == "plain" or not traits.knows_tools)
     for message in given:
         rendered.add(message)
@@ -135,6 +137,26 @@ class _Rendered:
             second[field] = message.pop(field)
         self.messages.append({**message, "role": self._family.split_role})
         self._calls(second, calls)
+
+
+def _with_short_ids(messages: list[Message]) -> list[Message]:
+    """Ids of nine letters and digits in place of others, numbered in order: what is told stays as it was on later turns."""
+    short: dict[str, str] = {}
+
+    def shorten(call_id: str) -> str:
+        if len(call_id) == 9 and call_id.isascii() and call_id.isalnum():
+            return call_id
+        return short.setdefault(call_id, f"call{len(short) + 1:05d}")
+
+    told: list[Message] = []
+    for message in messages:
+        changed = dict(message)
+        if message.get("tool_calls"):
+            changed["tool_calls"] = [{**call, "id": shorten(call["id"])} for call in message["tool_calls"]]
+        if message["role"] == "tool":
+            changed["tool_call_id"] = shorten(message["tool_call_id"])
+        told.append(changed)
+    return told
 
 
 def _with_text_arguments(call: Message) -> Message:

@@ -272,15 +272,14 @@ class PairScanner:
             self._end_value("")
             return end
         if role == "key_open":
-            is_next = self._next_key(text, end)
-            if is_next is None:
-                return self._wait(start)
-            if is_next and not self._may_go_on(is_next):
+            key = self._next_key(text, end)
+            if key and not self._may_go_on(key):
                 return self._fail(f"expected {self._spelling.tags.value_close!r}", start, base)
+            is_next = None if key is None else bool(key)
         else:
             is_next = self._is_closed(text, end, role)
-            if is_next is None:
-                return self._wait(start)
+        if is_next is None:
+            return self._wait(start)
         if is_next:
             self._end_value("missing_value_end")
             return start

@@ -16,7 +16,7 @@ class TemplateTraits:
     written. `"before"` them, as it was said; `"apart"`: lost or misplaced, so that it must be a message of its own; `"text"`:
     not even that works, so the calls are written into the content. `reasoning_field`: the field a thought is read from, if any;
     `reasoning_with_content`: a message with calls may have both. `system`: whether system messages are written, dropped without
-    a word, or refused.
+    a word, or refused. `call_ids`: any, or nine letters and digits, as Mistral's templates demand.
     """
 
     knows_tools: bool = True
@@ -28,3 +28,4 @@ class TemplateTraits:
     reasoning_field: str | None = "reasoning_content"
     reasoning_with_content: bool = True
     system: Literal["written", "dropped", "refused"] = "written"
+    call_ids: Literal["any", "nine"] = "any"

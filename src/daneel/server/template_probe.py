@@ -11,7 +11,8 @@ from daneel.wire.errors import BadRequest
 
 _NAME, _KEY, _VALUE = "daneel_probe_tool", "probe_key", "probe_value"
 _ASKED, _SAID, _THOUGHT, _RESULT, _SYSTEM = "probe asked", "probe said", "probe thought", "probe result", "probe system"
-_ID = "probeid00"  # nine letters and digits, as Mistral's templates demand
+_ID = "probeid00"  # nine letters and digits, the strictest form
+_LONG_ID = "call_probe-00000"
 _REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking")
 
 _PARAMETERS = {"type": "object", "properties": {_KEY: {"type": "string", "description": "A key."}}, "required": [_KEY]}
@@ -44,6 +45,7 @@ async def probe(
         reasoning_field=reasoning_field,
         reasoning_with_content=with_content,
         system=await look.system(),
+        call_ids="any" if calls == "none" or await look.long_ids(arguments) else "nine",
     )
 
 
@@ -97,6 +99,11 @@ class _Probe:
                 both = [_USER, _call(arguments, content=_SAID, **thought), _ANSWER]
                 return field, await self.writes(_THOUGHT, both, enable_thinking=True)
         return None, True
+
+    async def long_ids(self, arguments: Any) -> bool:
+        called = _call(arguments)
+        called["tool_calls"][0]["id"] = _LONG_ID
+        return await self._render([_USER, called, {**_ANSWER, "tool_call_id": _LONG_ID}]) is not None
 
     async def system(self) -> Literal["written", "dropped", "refused"]:
         text = await self._render([{"role": "system", "content": _SYSTEM}, _USER])

@@ -44,7 +44,6 @@ _LLAMA3 = Family(
     stop_markers=LLAMA3_STOPS,
     control_markers=LLAMA3_HEADER,
     evidence=("<|start_header_id|>", '"parameters"', "ipython"),
-    content_before_calls=False,
     quirks=("the templates render one call of a turn at most",),
 )
 
@@ -82,7 +81,6 @@ ROWS: tuple[Family, ...] = (
         stop_markers=(*LLAMA3_STOPS, "<|im_end|>", "<|endoftext|>"),
         control_markers=(*LLAMA3_HEADER, "<|im_start|>assistant\n"),
         evidence=("xLAM",),
-        content_before_calls=False,
         quirks=("the template drops the content of a turn that calls",),
     ),
     # microsoft/Phi-4-mini-instruct with vLLM's tool_chat_template_phi4_mini; the model's card has other markers
@@ -98,7 +96,6 @@ ROWS: tuple[Family, ...] = (
         stop_markers=("<|end|>", "<|endoftext|>"),
         control_markers=("<|assistant|>",),
         evidence=("functools[", "<|system|>"),
-        content_before_calls=False,
         quirks=("the template writes past calls without the marker, their arguments not as JSON",),
     ),
     # fireworks-ai/llama-3-firefunction-v2
@@ -129,7 +126,6 @@ ROWS: tuple[Family, ...] = (
         stop_markers=LLAMA4_STOPS,
         control_markers=LLAMA4_HEADER,
         evidence=("<|header_start|>", '"parameters"'),
-        content_before_calls=True,
         quirks=("a call that the template writes behind content cannot be told from JSON in the content",),
     ),
 )

@@ -69,12 +69,11 @@ _R1 = Family(
     stop_markers=("<｜end▁of▁sentence｜>", "<｜User｜>"),
     control_markers=("<｜Assistant｜>", "<｜begin▁of▁sentence｜>", *_RESULTS),
     evidence=(_CALLS_BEGIN, "```json", "think>"),
-    content_before_calls=False,
     quirks=("the Distill templates write the content behind the calls, that of the Llama leaves out calls beside content",),
 )
 
 # vLLM's template for DeepSeek-V3, which does not think
-_V3 = replace(_R1, name="deepseek-v3", aliases=(), evidence=(_CALLS_BEGIN, "```json"), content_before_calls=True, quirks=())
+_V3 = replace(_R1, name="deepseek-v3", aliases=(), evidence=(_CALLS_BEGIN, "```json"), quirks=())
 
 # deepseek-ai/DeepSeek-V3.1 and vLLM's template for it
 _V31 = replace(

@@ -24,8 +24,6 @@ _GEMMA4 = Family(
     stop_markers=("<turn|>", "<|tool_response>", "<eos>"),
     control_markers=("<|turn>", "<tool_response|>", "<|think|>"),
     evidence=("<|tool_call>", "call:", "<|turn>", "preserve_thinking"),
-    content_before_calls=False,
-    failed_result_role="user",
     quirks=("a string that holds its own delimiter cannot be read back", "a colon in a key cannot be read back"),
 )
 
@@ -41,8 +39,6 @@ _FUNCTIONGEMMA = Family(
     stop_markers=("<end_of_turn>", "<start_function_response>", "<eos>"),
     control_markers=("<start_of_turn>", "<end_function_response>"),
     evidence=("<start_function_call>", "call:"),
-    content_before_calls=False,
-    failed_result_role="tool",
     quirks=(
         "a string that holds its own delimiter cannot be read back",
         "a template that delimits every value leaves the types to the schema",

@@ -44,7 +44,6 @@ _GRANITE3 = Family(
     stop_markers=("<|end_of_text|>",),
     control_markers=("<|start_of_role|>", "<|end_of_role|>", "<response>", "</response>", "</tool_call>"),
     evidence=("<|tool_call|>", "<|start_of_role|>"),
-    content_before_calls=False,
     quirks=("the template of 3.3 has no words for calls",),
 )
 
@@ -67,7 +66,6 @@ _GRANITE_20B = Family(
     stop_markers=("<|endoftext|>",),
     control_markers=("<function_response>",),
     evidence=("<function_call> ", "<function_response>"),
-    content_before_calls=False,
 )
 
 # CohereLabs/c4ai-command-r7b-12-2024 and command-a-03-2025: ids count from 0 in every turn. Citations (<co>) stay in the text

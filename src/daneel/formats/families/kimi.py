@@ -90,7 +90,6 @@ _SOLAR = Family(
     stop_markers=("<|end|>", "<|endoftext|>"),
     control_markers=("<|begin|>assistant", "<|content|>"),
     evidence=(_SOLAR_BEGIN, _SOLAR_ARGUMENTS),
-    content_before_calls=False,
     quirks=("the template leaves out content beside calls",),
 )
 

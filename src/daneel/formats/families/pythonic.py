@@ -54,7 +54,6 @@ ROWS: tuple[Family, ...] = (
         stop_markers=("<end_of_turn>", "<eos>"),
         control_markers=("<start_of_turn>model\n", "<start_of_turn>"),
         evidence=("<start_of_turn>", "python list of the function calls"),
-        failed_result_role="user",
     ),
     # vLLM's tool_chat_template_llama4_pythonic; Llama 4 itself writes the markers, or not
     Family(
