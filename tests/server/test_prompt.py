@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from tests.support.fake_model import FakeEngine, engine_info, fake_model
 
-from daneel.server.prompt import Prompt, build_prompt, template_options
+from daneel.server.prompt import Prompt, build_prompt
+from daneel.server.prompt_writer import template_options
 from daneel.server.served_model import ServedModel
 from daneel.wire.errors import BadRequest, ContextTooLong
 from daneel.wire.requests import ChatRequest, parse_chat_request

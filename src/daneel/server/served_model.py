@@ -6,7 +6,7 @@ import hashlib
 import platform
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from daneel.errors import UserError
@@ -17,18 +17,12 @@ from daneel.server.encoder import Encoder
 from daneel.server.engine_process import EngineProcess
 from daneel.server.engines.base import EngineInfo, EngineSpec
 from daneel.server.format_report import FormatReport, choose
+from daneel.server.prompt_writer import PLAIN_TEMPLATE, find_traits
 from daneel.server.self_test import self_test
 from daneel.server.template import TemplateRenderer, check_template
-from daneel.server.template_probe import probe
 from daneel.server.turn_memory import TurnMemory
 from daneel.wire.errors import NotFound
 from daneel.wire.requests import ReasoningField
-
-PLAIN_TEMPLATE = (
-    "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content or '' }}<|im_end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-)
-"""ChatML, for a model whose file holds no template: what most such models were tuned on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +100,7 @@ class ServedModel:
             stop_ids = await _stop_ids(engine, family)
             end_ids = frozenset(info.eog_ids) | frozenset(stop_ids)
             end_texts = [info.pieces[token_id].decode(errors="replace") for token_id in sorted(end_ids)]
-            traits = await _traits(renderer, options, family)
+            traits = await find_traits(renderer, family, options.template_variables)
             tested = await self_test(renderer, family, traits, variables=options.template_variables)
             return cls(
                 name=options.name,
@@ -169,13 +163,6 @@ class ServedModel:
         """End the children; requests in flight fail."""
         await self.engine.close()
         await self.renderer.close()
-
-
-async def _traits(renderer: TemplateRenderer, options: ServeOptions, family: Family) -> TemplateTraits:
-    flags = ("add_generation_prompt", "continue_final_message")
-    variables = {name: value for name, value in options.template_variables.items() if name not in flags}
-    traits = await probe(renderer, variables, split_role=family.split_role)
-    return replace(traits, knows_tools=False) if family.tool_prompt.preferred else traits
 
 
 async def _stop_ids(engine: EngineProcess, family: Family) -> list[int]:
