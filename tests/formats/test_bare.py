@@ -6,6 +6,7 @@ import json
 
 import pytest
 from tests.formats.joined import Joined, parse
+from tests.formats.test_call_grammar import _accepts as accepts
 
 from daneel.formats.base import Tool
 from daneel.formats.registry import get
@@ -191,3 +192,21 @@ def test_long_arguments_come_out_as_they_were_written() -> None:
     written = get("llama3-json").write_calls([("f", json.dumps({"content": content})), ("now", "{}")])
     (first, second) = parse(get("llama3-json"), written, tools=TOOLS).calls
     assert (json.loads(first.arguments), second.name) == ({"content": content}, "now")
+
+
+@pytest.mark.parametrize("name", ["llama3-json", "llama4-json", "functionary-v3.1", "xlam", "phi4-mini", "firefunction-v2"])
+def test_what_may_be_decoded_is_what_is_read(name: str) -> None:
+    grammar = get(name).call_grammar(TOOLS.tools, choice="required", parallel=True, marker=json.dumps)
+    for calls, admitted in (
+        ([("now", {})], True),
+        ([("now", {}), ("f", {"x": 1}), ("f", {"x": -2})], True),
+        ([("f", {"x": "1"})], False),
+        ([("g", {})], False),
+    ):
+        text = get(name).write_calls([(tool, json.dumps(arguments)) for tool, arguments in calls])
+        assert accepts(grammar, text) is admitted
+        got = parse(get(name), text, tools=TOOLS)
+        if admitted:
+            assert [(call.name, json.loads(call.arguments), call.repair) for call in got.calls] == [
+                (*call, None) for call in calls
+            ]

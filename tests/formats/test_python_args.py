@@ -10,10 +10,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.formats.joined import parse
+from tests.formats.test_call_grammar import _accepts as accepts
 
 from daneel.formats.base import Tool
 from daneel.formats.python_args import PythonGrammar
 from daneel.formats.python_scan import PythonCallScanner
+from daneel.formats.registry import get
 from daneel.formats.scan import ScannedCall
 from daneel.formats.validate import ToolSet
 
@@ -228,3 +231,29 @@ def test_the_decoding_grammar_admits_keyword_arguments_in_order() -> None:
         LIST.lark_body(
             Tool("f", parameters={"type": "object", "properties": {"a b": {}}}), 0, open_pad="", close_pad="", marker=str
         )
+
+
+@pytest.mark.parametrize("name", ["lfm2", "olmo3", "pythonic", "llama4-pythonic", "gemma3-pythonic"])
+@pytest.mark.parametrize(
+    ("choice", "parallel", "calls", "admitted"),
+    [
+        ("required", True, [("now", {})], True),
+        ("required", True, [("now", {}), ("say", {"text": "a 'b' \"c\"\n", "loud": True}), ("say", {"text": ""})], True),
+        ("required", False, [("say", {"text": "x", "tags": ["y", "z"]})], True),
+        ("required", False, [("now", {}), ("now", {})], False),
+        ("say", True, [("now", {})], False),
+        ("required", True, [("say", {"loud": True})], False),
+        ("required", True, [("say", {"text": 1})], False),
+        ("required", True, [("say", {"text": "x", "why": 1})], False),
+    ],
+)
+def test_what_may_be_decoded_is_what_is_read(
+    name: str, choice: str, parallel: bool, calls: list[tuple[str, dict[str, Any]]], admitted: bool
+) -> None:
+    properties = {"text": {"type": "string"}, "loud": {"type": "boolean"}, "tags": {"type": "array"}}
+    tools = [Tool("now"), Tool("say", parameters={"type": "object", "properties": properties, "required": ["text"]})]
+    grammar = get(name).call_grammar(tools, choice=choice, parallel=parallel, marker=json.dumps)
+    text = get(name).write_calls([(tool, json.dumps(arguments)) for tool, arguments in calls])
+    assert accepts(grammar, text) is admitted
+    got = parse(get(name), text, tools=ToolSet(tools))
+    assert [(call.name, json.loads(call.arguments)) for call in got.calls] == calls

@@ -21,6 +21,7 @@ _HEAD_BEGUN = re.compile(rf"(?:\[[ \t\n\r]*+)?+(?:{_NAME}[ \t\n\r]*+)?+")
 _JSON_PARTS = re.compile(r'"(?:[^"\\]++|\\.)*+"|true|false|null', re.DOTALL)
 _JSON_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _PYTHON_WORDS = {"true": "True", "false": "False", "null": "None"}
+_WORDS = {"boolean": '"True" | "False"', "null": '"None"'}
 _UNWRITTEN = {"patternProperties", "allOf", "anyOf", "oneOf", "$ref"}
 
 
@@ -87,7 +88,9 @@ class PythonGrammar:
         if schema.keys() & _UNWRITTEN or not all(map(KEY.fullmatch, properties)):
             raise ValueError(f"the arguments of {tool.name!r} have no decoding grammar as keyword arguments")
         first = f"arguments_0_{number}" if properties else ""
-        return join(quote(f"{open_pad}{tool.name}("), first, quote(")" + close_pad)), _argument_rules(schema, number)
+        return join(quote(f"{open_pad}{tool.name}("), first, quote(")" + close_pad)), _argument_rules(
+            schema, number, words=not self.json_words
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +119,11 @@ class _Members(JsonScanner):
             self.found.append((self._member, start, end))
 
 
-def _argument_rules(schema: dict[str, Any], number: int) -> list[str]:
-    """Lark rules for keyword arguments in the schema's order: `arguments_K_N` begins with the K-th, `more_K_N` goes on."""
+def _argument_rules(schema: dict[str, Any], number: int, *, words: bool) -> list[str]:
+    """Lark rules for keyword arguments in the schema's order: `arguments_K_N` begins with the K-th, `more_K_N` goes on.
+
+    `words`: a value that is only `True`, `False` or `None` is written so; inside other values JSON's words are admitted.
+    """
     properties, required = schema.get("properties", {}), set(schema.get("required", []))
     definitions: dict[str, Any] = {word: schema[word] for word in ("$defs", "definitions") if word in schema}
     rules = []
@@ -127,5 +133,7 @@ def _argument_rules(schema: dict[str, Any], number: int) -> list[str]:
             given = join(quote(f"{comma}{key}="), f"value_{place}_{number}", "" if is_last else f"more_{place + 1}_{number}")
             skipped = '""' if is_last else f"{name}_{place + 1}_{number}"
             rules.append(f"{name}_{place}_{number}: {given}" + ("" if key in required else f" | {skipped}"))
-        rules.append(f"value_{place}_{number}: {json_rule({**definitions, **(value if isinstance(value, dict) else {})})}")
+        value = value if isinstance(value, dict) else {}
+        word = _WORDS.get(str(value.get("type"))) if words and not value.keys() & {"enum", "const"} else None
+        rules.append(f"value_{place}_{number}: {word or json_rule({**definitions, **value})}")
     return rules
