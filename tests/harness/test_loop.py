@@ -361,7 +361,7 @@ class Watcher:
 def test_an_observer_sees_everything_in_order(stage: Stage) -> None:
     watcher = Watcher()
     stage.play([TIME, text("It is 12:00.")], CLOCK, observer=watcher)
-    ordinary = ["message", "message", "request", "reply", "message", "call", "result", "message"]
+    ordinary = ["message", "message", "peer", "request", "reply", "message", "call", "result", "message"]
     assert [event.kind for event in watcher.events] == [*ordinary, "request", "reply", "message", "stop"]
     assert watcher.text == "It is 12:00."
     assert [event.turn for event in watcher.events if event.kind == "reply"] == [1, 2]

@@ -70,7 +70,10 @@ def test_a_run_without_an_end_is_running_or_interrupted(tmp_path: Path) -> None:
         gone = subprocess.run(
             [sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True, check=True
         )
-        store.write("UPDATE runs SET pid = ?", (int(gone.stdout),), durable=False)
+        store.write("UPDATE runs SET process = ?", (gone.stdout.strip(),), durable=False)
+        assert store.find("mine").state == "interrupted"
+        # another process that has the number now is not the one that began the run
+        store.write("UPDATE runs SET process = ?", (f"{os.getpid()} long ago",), durable=False)
         assert store.find("mine").state == "interrupted"
 
 

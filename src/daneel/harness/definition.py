@@ -129,9 +129,18 @@ class Harness:
 
         Prompts, tool schemas and source, limits, recovery policy, sampling, and daneel's version.
         """
+        return digest(self._identity())
+
+    def parts(self) -> dict[str, str]:
+        """The hash of each field of it and of each tool: says where two harnesses differ."""
+        identity = self._identity()
+        tools = {f"tool {tool[0]['function']['name']}": tool for tool in identity.pop("tools")}
+        return {name: digest(value) for name, value in {**identity, **tools}.items()}
+
+    def _identity(self) -> dict[str, Any]:
         plain = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("name", "tools", "recovery")}
         tools = [[tool.declaration(), tool.source, tool.parallel, tool.repeats] for tool in self.tools]
-        return digest({**plain, "tools": tools, "recovery": asdict(self.recovery), "daneel": version("daneel")})
+        return {**plain, "tools": tools, "recovery": asdict(self.recovery), "daneel": version("daneel")}
 
 
 @dataclass(frozen=True)

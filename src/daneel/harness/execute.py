@@ -36,17 +36,17 @@ def execute(attempts: Sequence[Attempt], *, recorder: Recorder, meter: Meter, ca
         _limit(attempt, meter)
     runnable = [attempt for attempt in attempts if attempt.tool is not None]
     together = 1 < len(runnable) <= MAX_PARALLEL_CALLS and all(attempt.tool and attempt.tool.parallel for attempt in runnable)
-    records: dict[str, CallRecord] = {}
+    records = recorder.recall(runnable, meter.harness.recovery.unknown_outcome)
     outcomes: list[Outcome] = []
     try:
         if together:
             for attempt in runnable:
                 _intend(attempt, recorder)
-            _run_together(runnable, records)
+            _run_together([attempt for attempt in runnable if attempt.id not in records], records)
         for attempt in attempts:
             if attempt.tool is not None and not together:
                 _intend(attempt, recorder)
-                records[attempt.id] = _run(attempt)
+                records[attempt.id] = records.get(attempt.id) or _run(attempt)
             outcomes.append(_outcome(attempt, records.get(attempt.id), recorder))
             calls.append(outcomes[-1].record)
     except KeyboardInterrupt:
@@ -79,7 +79,9 @@ def _limit(attempt: Attempt, meter: Meter) -> None:
 
 
 def _intend(attempt: Attempt, recorder: Recorder) -> None:
-    recorder.event("call", id=attempt.id, name=attempt.name, arguments=attempt.bound.arguments if attempt.bound else {})
+    arguments = attempt.bound.arguments if attempt.bound else {}
+    effects = sorted(getattr(attempt.tool, "effects", ()))
+    recorder.event("call", id=attempt.id, name=attempt.name, arguments=arguments, effects=effects)
 
 
 def _outcome(attempt: Attempt, record: CallRecord | None, recorder: Recorder) -> Outcome:
@@ -98,7 +100,9 @@ def _outcome(attempt: Attempt, record: CallRecord | None, recorder: Recorder) ->
     assert problem is not None
     arguments = json.loads(attempt.arguments) if attempt.arguments is not None else attempt.written
     record = CallRecord(attempt.name, arguments, None, problem.error, attempt.id, recorder.turn)
-    recorder.event("told", id=attempt.id, name=attempt.name, problem=problem.kind, error=problem.error, raw=attempt.raw)
+    recorder.event(
+        "told", id=attempt.id, name=attempt.name, problem=problem.kind, error=problem.error, text=problem.reply, raw=attempt.raw
+    )
     return Outcome(record, problem.reply, was_made=False)
 
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import msgspec
 
-from daneel.harness.client_errors import ClientError, ContextOverflow, RequestCancelled
+from daneel.errors import UserError
+from daneel.harness import client_errors
+from daneel.harness.client_errors import ClientError, ContextOverflow, ErrorInStream, RequestCancelled, ServerRefused
 from daneel.harness.connection import OnDelta
 from daneel.harness.reply import Reply
 from daneel.harness.run_record import JsonObject
 from daneel.harness.stop import Stop
+from daneel.wire.error_body import PeerError
+from daneel.wire.messages import Message, Usage, Warning
 
 
 class ChatClient(Protocol):
@@ -57,4 +61,55 @@ def reply_data(reply: Reply) -> JsonObject:
         "ttft_s": reply.ttft_s,
         "duration_s": reply.duration_s,
         "daneel": reply.daneel,
+        "reasoning_field": reply.reasoning_field,
+        "refusal": reply.refusal,
+        "warnings": msgspec.to_builtins(reply.warnings),
     }
+
+
+def reply_from(data: JsonObject) -> Reply:
+    """The reply that `reply_data` has put on record. Raises UserError when it is none."""
+    try:
+        return Reply(
+            message=msgspec.convert(data["message"], Message),
+            finish_reason=data["finish_reason"],
+            usage=msgspec.convert(data["usage"], Usage) if data.get("usage") else None,
+            warnings=msgspec.convert(data.get("warnings") or [], list[Warning]),
+            **{name: data[name] for name in _PLAIN_FIELDS if data.get(name) is not None},
+        )
+    except (KeyError, TypeError, msgspec.ValidationError) as error:
+        raise UserError(f"a reply on record cannot be read: {type(error).__name__}: {error}") from error
+
+
+_PLAIN_FIELDS = (
+    "model",
+    "system_fingerprint",
+    "notes",
+    "num_retries",
+    "ttft_s",
+    "duration_s",
+    "daneel",
+    "reasoning_field",
+    "refusal",
+)
+
+
+def error_data(error: ClientError) -> JsonObject:
+    """A failed request for the transcript."""
+    data: JsonObject = {"error": type(error).__name__, "message": str(error)}
+    if isinstance(error, ServerRefused):
+        data |= {"status": error.status, "said": error.error.message, "type": error.type, "code": error.code}
+    return data
+
+
+def error_from(data: JsonObject) -> ClientError:
+    """The error that `error_data` has put on record."""
+    kind = getattr(client_errors, str(data.get("error")), ClientError)
+    message = str(data.get("message"))
+    said = PeerError(str(data.get("said") or message), type=data.get("type"), code=data.get("code"))
+    if kind is ErrorInStream:
+        return ErrorInStream(message, error=said)
+    if not issubclass(kind, ServerRefused):
+        return cast(ClientError, kind(message))
+    more: JsonObject = {"error": said, "status": int(data.get("status") or 0)}
+    return kind(message, **more)

@@ -1,10 +1,11 @@
 """Transcripts: every run as append-only events in one SQLite file in the user's data directory.
 
 A tool's call is written before the tool runs and its result after, so a run that was killed shows what it was doing. Each
-event is one transaction: after a kill at any moment every row is whole. WAL with one writer; rows that end a turn are
-written through to the disk (`synchronous=FULL`).
+event is one transaction: after a kill at any moment every row is whole. WAL with one writer; rows that end a turn, and the
+intent to call a tool that changes something, are written through to the disk (`synchronous=FULL`).
 
-Tables: `runs` (one row per run; `stop_reason` is null until it ends) and `events` (run, seq from 1, time, kind, turn, JSON).
+Tables: `runs` (one row per run; `stop_reason` is null until it ends), `events` (run, seq from 1, time, kind, turn, JSON) and
+`server_bytes` (what the server sent, on request: each row belongs to the event of its seq).
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -24,9 +24,10 @@ from typing import Any
 import platformdirs
 
 from daneel.errors import UserError
+from daneel.harness.process_identity import identity, is_alive
 from daneel.harness.run_record import Event, JsonObject, Run
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 BUSY_TIMEOUT_S = 30.0
 
 _SCHEMA = """
@@ -37,6 +38,14 @@ CREATE TABLE IF NOT EXISTS runs (
 CREATE TABLE IF NOT EXISTS events (
     run_id TEXT NOT NULL REFERENCES runs (id), seq INTEGER NOT NULL, at REAL NOT NULL,
     kind TEXT NOT NULL, turn INTEGER NOT NULL, data TEXT NOT NULL,
+    PRIMARY KEY (run_id, seq)
+) STRICT, WITHOUT ROWID;
+"""
+
+_SINCE_VERSION_2 = """
+ALTER TABLE runs ADD COLUMN process TEXT;
+CREATE TABLE IF NOT EXISTS server_bytes (
+    run_id TEXT NOT NULL REFERENCES runs (id), seq INTEGER NOT NULL, data BLOB NOT NULL,
     PRIMARY KEY (run_id, seq)
 ) STRICT, WITHOUT ROWID;
 """
@@ -59,6 +68,8 @@ class RunRow:
     """The stop reason; `running` or `interrupted` where there is none."""
     about: JsonObject
     outcome: JsonObject
+    process: str = ""
+    """Which process was the last at work on it, see `process_identity`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +100,17 @@ class TranscriptStore:
         if version == SCHEMA_VERSION:
             return
         self._db.execute("PRAGMA journal_mode = WAL")
-        self._db.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;")
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            # asked again: another process may have been faster
+            if self._db.execute("PRAGMA user_version").fetchone()[0] < SCHEMA_VERSION:
+                for statement in (_SCHEMA + _SINCE_VERSION_2).split(";"):
+                    self._db.execute(statement)
+                self._db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+            self._db.execute("COMMIT")
+        except BaseException:
+            self._db.execute("ROLLBACK")
+            raise
 
     def __enter__(self) -> TranscriptStore:
         return self
@@ -104,30 +125,53 @@ class TranscriptStore:
     def begin(self, run_id: str, about: JsonObject) -> RunTranscript:
         """Open a run. Raises sqlite3.Error."""
         self.write(
-            "INSERT INTO runs (id, started_at, pid, about) VALUES (?, ?, ?, ?)",
-            (run_id, time.time(), os.getpid(), _json(about)),
+            "INSERT INTO runs (id, started_at, pid, process, about) VALUES (?, ?, ?, ?, ?)",
+            (run_id, time.time(), os.getpid(), identity(), _json(about)),
             durable=True,
         )
         return RunTranscript(self, run_id)
+
+    def reopen(self, run: RunRow) -> RunTranscript:
+        """Go on with a run that was read a moment ago: only one process gets it. Raises UserError, and sqlite3.Error."""
+        taken = self.write(
+            "UPDATE runs SET process = ?, pid = ?, ended_at = NULL, stop_reason = NULL, outcome = NULL"
+            " WHERE id = ? AND COALESCE(process, CAST(pid AS TEXT)) = ? AND ended_at IS ?",
+            (identity(), os.getpid(), run.id, run.process, run.ended_at),
+            durable=True,
+        )
+        if not taken:
+            raise UserError(f"run {run.id}: another process has just gone on with it")
+        last = self._db.execute("SELECT COALESCE(MAX(seq), 0) FROM events WHERE run_id = ?", (run.id,)).fetchone()[0]
+        return RunTranscript(self, run.id, last_seq=last)
+
+    def put_back(self, run: RunRow) -> None:
+        """Undo `reopen` of a run that nothing was added to."""
+        reason = None if run.state in ("running", "interrupted") else run.state
+        self.write(
+            "UPDATE runs SET process = ?, ended_at = ?, stop_reason = ?, outcome = ? WHERE id = ?",
+            (run.process, run.ended_at, reason, _json(run.outcome) if run.outcome else None, run.id),
+            durable=True,
+        )
 
     def labelled(self, **labels: Any) -> LabelledStore:
         """The same store; `labels` (goal, server, model, …) are kept with what each run says of itself."""
         return LabelledStore(self, labels)
 
-    def write(self, sql: str, values: tuple[Any, ...], *, durable: bool) -> None:
-        """One statement, one transaction. Raises sqlite3.Error."""
+    def write(self, sql: str, values: tuple[Any, ...], *, durable: bool) -> int:
+        """One statement, one transaction; how many rows it changed. Raises sqlite3.Error."""
         with self._lock:
             wanted = "FULL" if durable else "NORMAL"
             if wanted != self._synchronous:
                 self._db.execute(f"PRAGMA synchronous = {wanted}")
                 self._synchronous = wanted
-            self._db.execute(sql, values)
+            return self._db.execute(sql, values).rowcount
 
     def runs(self, *, limit: int | None = None) -> list[RunRow]:
         """Runs, newest first."""
         with self._reading():
             rows = self._db.execute(
-                "SELECT id, started_at, ended_at, stop_reason, pid, about, outcome FROM runs ORDER BY started_at DESC LIMIT ?",
+                "SELECT id, started_at, ended_at, stop_reason, COALESCE(process, CAST(pid AS TEXT)), about, outcome"
+                " FROM runs ORDER BY started_at DESC LIMIT ?",
                 (-1 if limit is None else limit,),
             ).fetchall()
         return [_run_row(*row) for row in rows]
@@ -174,18 +218,18 @@ class LabelledStore:
 class RunTranscript:
     """Keeps one run. Raises sqlite3.Error when it cannot; the loop reports that and goes on."""
 
-    def __init__(self, store: TranscriptStore, run_id: str) -> None:
+    def __init__(self, store: TranscriptStore, run_id: str, *, last_seq: int = 0) -> None:
         self._store = store
         self._run_id = run_id
-        self._seq = 0
+        self._seq = last_seq
 
     def append(self, event: Event, *, durable: bool) -> None:
-        self._seq += 1
         self._store.write(
             "INSERT INTO events (run_id, seq, at, kind, turn, data) VALUES (?, ?, ?, ?, ?, ?)",
-            (self._run_id, self._seq, time.time(), event.kind, event.turn, _json(event.data)),
+            (self._run_id, self._seq + 1, time.time(), event.kind, event.turn, _json(event.data)),
             durable=durable,
         )
+        self._seq += 1
 
     def end(self, run: Run) -> None:
         record = run.to_dict()
@@ -199,22 +243,17 @@ class RunTranscript:
 
 
 def _run_row(
-    run_id: str, started_at: float, ended_at: float | None, stop_reason: str | None, pid: int, about: str, outcome: str | None
+    run_id: str,
+    started_at: float,
+    ended_at: float | None,
+    stop_reason: str | None,
+    process: str,
+    about: str,
+    outcome: str | None,
 ) -> RunRow:
-    state = stop_reason or ("running" if _is_alive(pid) else "interrupted")
-    return RunRow(run_id, started_at, ended_at, state, json.loads(about), json.loads(outcome) if outcome else {})
-
-
-def _is_alive(pid: int) -> bool:
-    if sys.platform == "win32":  # signal 0 would end the process there
-        return False
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True
+    state = stop_reason or ("running" if is_alive(process) else "interrupted")
+    held = json.loads(outcome) if outcome else {}
+    return RunRow(run_id, started_at, ended_at, state, json.loads(about), held, process)
 
 
 def _json(value: Any) -> str:

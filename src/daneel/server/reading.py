@@ -45,8 +45,7 @@ class ParseReply(Struct, omit_defaults=True):
 def read(request: ParseRequest, family: Family, *, reasoning_field: ReasoningField = "reasoning") -> ParseReply:
     """The output in `request`, read as `family` writes. Raises `BadRequest` when a tool's schema is none."""
     tools = tool_set(request.tools)
-    inside = request.starts_in_reasoning or (None if request.gen_prompt else False)
-    parser = family.parser(tools, prompt=request.gen_prompt, starts_in_reasoning=inside)
+    parser = family.parser(tools, prompt=request.gen_prompt, starts_in_reasoning=request.starts_in_reasoning)
     events: list[Event] = []
     bounds = sorted({0, *request.cuts, len(request.raw)})
     for start, end in pairwise(bounds):

@@ -1,0 +1,220 @@
+"""What a stored run has done so far, given again to a loop that runs it anew.
+
+The loop is the same as ever: it asks, and gets the replies on record; it calls tools, and gets the results on record. So
+conversation, limits and detectors come to be what they were, whatever they are made of. When the record is used up, the run
+goes on with the real server and the real tools. A tool that had begun and whose result is not on record may have had its
+effect: `decide` says whether it runs again; if not, the model is told that nobody knows.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+from daneel.errors import UserError
+from daneel.harness.client_errors import ClientError
+from daneel.harness.peer import ChatClient, error_from, reply_from
+from daneel.harness.recovery import Attempt, Problem, ProblemKind
+from daneel.harness.reply import Reply
+from daneel.harness.run_record import CallRecord, Event, JsonObject
+from daneel.harness.transcript import EventRow
+
+Decide = Callable[[Attempt], bool]
+"""Whether a call that had begun, and whose outcome is not on record, is made again."""
+
+OWN = frozenset({"resumed", "rerun", "unknown_outcome", "transcript_failed"})
+"""Kinds that tell of one attempt at the run, not of the run itself."""
+
+BY_ID = frozenset({"call", "result", "told"})
+ESSENTIAL = frozenset({"reply", "message", "call", "result"})
+INTERRUPTED = "interrupted"
+PAUSES = frozenset({"cancelled", "invalid"})
+"""Stop reasons that end one attempt at a run and leave the run itself open."""
+
+
+class Diverged(UserError):
+    """Run anew, the harness does something else than is on record."""
+
+
+class Past:
+    """The record of a run, used up as the loop goes through it. One of these serves one rebuild.
+
+    `strict`: the messages must come out as they are on record. Calls always must.
+    """
+
+    def __init__(self, run_id: str, rows: Sequence[EventRow], *, decide: Decide, strict: bool = True) -> None:
+        self.run_id = run_id
+        self.elapsed_s = _active_s(rows)
+        self.awake = False
+        """Whether something has happened that was not on record."""
+        self._decide = decide
+        self._strict = strict
+        events = _without_pauses([row.event for row in rows])
+        self.num_turns = sum(event.kind == "reply" for event in events)
+        self._own = [event for event in events if event.kind in OWN]
+        self._queues: dict[str, deque[Event]] = {}
+        self._by_id: dict[tuple[str, str], Event] = {}
+        for event in events:
+            if event.kind in BY_ID:
+                self._by_id[event.kind, str(event.data.get("id"))] = event
+            elif event.kind not in OWN:
+                self._queues.setdefault(event.kind, deque()).append(event)
+        self._answers = deque(event for event in events if event.kind in ("reply", "request_failed"))
+        self._began = {key[1] for key in self._by_id if key[0] == "call"}
+
+    @property
+    def is_daneel(self) -> bool | None:
+        """Whether the run's server was daneel's; None when it had not been asked yet."""
+        queue = self._queues.get("peer")
+        return bool(queue[0].data.get("is_daneel")) if queue else None
+
+    @property
+    def own_events(self) -> list[Event]:
+        """What earlier attempts at the run left on record of themselves."""
+        return self._own
+
+    def client(self, live: ChatClient, *, on_live: Callable[[], object]) -> ChatClient:
+        """The replies on record, then `live`'s. `on_live` is called before the first of these is asked for."""
+        return cast(ChatClient, _PastClient(self, live, on_live))
+
+    def answer(self) -> Reply | ClientError | None:
+        """What the server answered to the next request; None when that is not on record."""
+        if not self._answers:
+            return None
+        event = self._answers.popleft()
+        return reply_from(event.data) if event.kind == "reply" else error_from(event.data)
+
+    def holds(self, event: Event) -> bool:
+        """Whether the event is on record already. Raises Diverged when it cannot be what happened."""
+        stored = self._take(event)
+        if stored is not None:
+            self._compare(stored, event)
+            return True
+        if event.kind in OWN or event.kind == "result":
+            return False
+        left = self._left()
+        if not left:
+            return False
+        if self._strict or event.kind in ESSENTIAL or event.kind == "stop":
+            raise Diverged(self._sentence(event, f"{event.kind} {_short(event)}", f"{left[0].kind} {_short(left[0])}"))
+        return True
+
+    def finish(self) -> None:
+        """The record must be used up now: what comes next is new. Raises Diverged when it is not."""
+        left = [event for event in self._left() if self._strict or event.kind in ESSENTIAL]
+        left += [event for (kind, _), event in self._by_id.items() if kind == "result"]
+        if left:
+            raise Diverged(self._sentence(left[0], "goes on to the next turn", f"{left[0].kind} {_short(left[0])}"))
+
+    def recall(self, attempts: Sequence[Attempt]) -> tuple[dict[str, CallRecord], list[tuple[Attempt, bool]]]:
+        """Outcomes on record by call id; and the calls whose outcome is not known, each with whether it is made again.
+
+        A call that was refused then is refused again, in the same words.
+        """
+        records: dict[str, CallRecord] = {}
+        unknown: list[tuple[Attempt, bool]] = []
+        for attempt in attempts:
+            if attempt.tool is None or attempt.bound is None:
+                continue
+            told, result = self._by_id.get(("told", attempt.id)), self._by_id.get(("result", attempt.id))
+            if told is not None:
+                kind = cast(ProblemKind, told.data["problem"])
+                attempt.problem = Problem(kind, told.data["error"], told.data.get("text") or told.data["error"])
+                attempt.tool = attempt.bound = None
+            elif result is not None:
+                records[attempt.id] = _record(attempt, result.data)
+            elif attempt.id in self._began:
+                unknown.append((attempt, self._decide(attempt)))
+        return records, unknown
+
+    def _take(self, event: Event) -> Event | None:
+        if event.kind in BY_ID:
+            return self._by_id.pop((event.kind, str(event.data.get("id"))), None)
+        queue = self._queues.get(event.kind)
+        return queue.popleft() if queue else None
+
+    def _left(self) -> list[Event]:
+        """What is on record and has not come again; results apart, which may be there out of order."""
+        queued = [event for queue in self._queues.values() for event in queue]
+        by_id = [event for (kind, _), event in self._by_id.items() if kind != "result"]
+        return sorted([*queued, *by_id], key=lambda event: event.turn)
+
+    def _compare(self, stored: Event, event: Event) -> None:
+        for name in ("name", "arguments") if event.kind == "call" else ("message",) if self._strict else ():
+            was, now = stored.data.get(name), event.data.get(name)
+            if _json(was) != _json(now) and event.kind in ("call", "message"):
+                raise Diverged(self._sentence(event, f"{event.kind} {_short(event)}", _short(stored)))
+
+    def _sentence(self, event: Event, now: str, was: str) -> str:
+        differs = f"in turn {event.turn} the harness now has {now}, on record is {was}"
+        return f"run {self.run_id} cannot be rebuilt from its record: {differs}"
+
+
+class _PastClient:
+    """A client that gives the replies on record first. All else it leaves to the real one."""
+
+    def __init__(self, past: Past, live: ChatClient, on_live: Callable[[], object]) -> None:
+        self._past = past
+        self._live = live
+        self._on_live = on_live
+        known = past.is_daneel
+        self._is_daneel = known
+
+    @property
+    def is_daneel(self) -> bool:
+        return self._live.is_daneel if self._is_daneel is None else self._is_daneel
+
+    def chat(self, messages: Sequence[JsonObject], **more: Any) -> Reply:
+        answer = self._past.answer()
+        if answer is None:
+            self._past.finish()
+            self._on_live()
+            return self._live.chat(messages, **more)
+        if isinstance(answer, ClientError):
+            raise answer
+        return answer
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._live, name)
+
+
+def _record(attempt: Attempt, result: JsonObject) -> CallRecord:
+    arguments = attempt.bound.arguments if attempt.bound else {}
+    record = CallRecord(attempt.name, arguments, result.get("result"), result.get("error"), attempt.id)
+    record.duration_s = result.get("duration_s") or 0.0
+    return record
+
+
+def _without_pauses(events: list[Event]) -> list[Event]:
+    """The events without what only an interruption left: its stop, results nobody saw, a request that failed at the end."""
+    kept = [
+        event
+        for event in events
+        if not (event.kind == "stop" and event.data.get("reason") in PAUSES)
+        and not (event.kind == "result" and event.data.get("result") is None and event.data.get("error") == INTERRUPTED)
+    ]
+    went_on = {event.kind for event in kept} - OWN - {"request_failed"}
+    last = max((number for number, event in enumerate(kept) if event.kind in went_on), default=-1)
+    return [event for number, event in enumerate(kept) if event.kind != "request_failed" or number < last]
+
+
+def _active_s(rows: Sequence[EventRow]) -> float:
+    """Seconds that attempts at the run were at work: the time between them does not count."""
+    total = 0.0
+    for before, after in itertools.pairwise(rows):
+        if after.event.kind != "resumed":
+            total += max(0.0, after.at - before.at)
+    return total
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, default=str)
+
+
+def _short(event: Event) -> str:
+    data = event.data.get("message") or {name: value for name, value in event.data.items() if name != "id"}
+    text = repr(data)
+    return text if len(text) <= 200 else text[:199] + "…"
