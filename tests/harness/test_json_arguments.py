@@ -44,7 +44,12 @@ def test_a_wider_grammar_is_read(text: str, arguments: dict[str, Any]) -> None:
         '{"a": "he said "hi" to me"}',
         '{"a": 1 "b": 2}',
         '{"a": 1}{"a": 2}',
-        '{"a": 1} and more',
+        '{"a": 1}, "b": 2}',
+        '{"a": 1} "b": 2',
+        '{"a": 1} {"b"',
+        '{"a": 1} b: 2',
+        "{“a”: “x}",
+        '{"a": “x"}',
         '{"a": 1, "a": 2}',
         "{'a': 1, 'a': 2}",
         '{"a": NaN}',
@@ -69,6 +74,30 @@ def test_what_has_several_readings_or_none_is_an_error(text: str) -> None:
     read = read_arguments(text)
     assert read.arguments is None
     assert read.error
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "repair"),
+    [
+        ('{“a”: 2, ‘b’: “it\'s "so"”}', {"a": 2, "b": 'it\'s "so"'}, "json"),
+        ('{"a"：2，"b"：[3]｝', {"a": 2, "b": [3]}, "json"),
+        ("{'a': 'caf\\xe9'}", {"a": "café"}, "json"),
+        ('{"a": 1} and more', {"a": 1}, "trailing_text"),
+        ('{"a": 1}\n\nI hope that\'s all: a "sum".', {"a": 1}, "trailing_text"),
+        ('{"a": {"b": 1}}}', {"a": {"b": 1}}, "trailing_text"),
+        ('{"a": 1}</tool_call>', {"a": 1}, "trailing_text"),
+        ('{"a": 1}<|im_end|>', {"a": 1}, "trailing_text"),
+        ('{"a": 1}\n```', {"a": 1}, "trailing_text"),
+        ('{"a": 1}{"a": 1}', {"a": 1}, "said_twice"),
+        ('[{"a": 1}]', {"a": 1}, "list_of_one"),
+        (json.dumps(json.dumps('{"a": 1}')), {"a": 1}, "json_in_string"),
+        (json.dumps("{'a': 1}"), {"a": 1}, "json_in_string"),
+    ],
+)
+def test_what_stands_around_the_object_says_nothing_of_it(text: str, arguments: dict[str, Any], repair: str) -> None:
+    read = read_arguments(text)
+    assert (read.arguments, read.repair) == (arguments, repair)
+    assert read_arguments(text, repair=False).arguments is None
 
 
 @pytest.mark.parametrize("text", ["", " \n", "null"])
