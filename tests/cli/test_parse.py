@@ -179,6 +179,20 @@ def test_the_family_is_the_row_whatever_the_template(tmp_path: Path) -> None:
     assert (answer["format"], answer["message"]["content"]) == ("gemma4", CALL)
 
 
+def test_a_template_that_is_not_there_is_no_loss_where_the_family_is_named(tmp_path: Path) -> None:
+    line = {"raw": CALL, "template": "gone.jinja"}
+    named, unnamed = ask({**line, "family": "hermes"}, line, folder=tmp_path)
+    assert named["message"]["tool_calls"]
+    assert [warning["field"] for warning in named["warnings"]] == ["template"]
+    assert "gone.jinja" in unnamed["error"]["message"]
+
+
+@pytest.mark.parametrize("said", [None, False])
+def test_the_prompt_shows_that_a_thought_is_open_whatever_is_said(said: bool | None) -> None:
+    line = {"family": "hermes", "raw": "Well.</think>Yes", "gen_prompt": "<think>\n", "starts_in_reasoning": said}
+    assert ask(line)[0]["message"]["reasoning"] == "Well."
+
+
 def test_options_hold_for_lines_that_leave_a_field_out() -> None:
     declared = [{"type": "function", "function": {"name": "g"}}]
     lines = [{"raw": CALL}, {"raw": CALL, "tools": None}, {"raw": CALL, "tools": []}, {"raw": "hi", "family": "gemma4"}]

@@ -184,3 +184,115 @@ def test_ctrl_c_ends_as_cancelled_with_a_closed_transcript(file: Path) -> None:
     assert (record["stop_reason"], record["turns"], len(record["calls"])) == ("cancelled", 1, 1)
     listed = json.loads(daneel("transcripts", "list", "--json").stdout)
     assert [run["state"] for run in listed] == ["cancelled"]
+
+
+THEN = """
+import json, os, sys
+wanted = ("DANEEL_RUN_ID", "DANEEL_STOP_REASON", "DANEEL_ACHIEVED")
+said = {"argv": sys.argv[1:], "stdin": sys.stdin.read(), **{name: os.environ.get(name) for name in wanted}}
+print("what the command prints", flush=True)
+open(sys.argv[1], "w").write(json.dumps(said))
+sys.exit(int(sys.argv[2]))
+"""
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> Any:
+    """Makes a command line for --then that writes down what it was given, and reads that."""
+    script, out = tmp_path / "then.py", tmp_path / "said.json"
+    script.write_text(THEN)
+
+    class Command:
+        def line(self, exit_code: int = 0, more: str = "") -> str:
+            return f"'{sys.executable}' '{script}' '{out}' {exit_code} {more}"
+
+        def said(self) -> Any:
+            return json.loads(out.read_text()) if out.exists() else None
+
+    return Command()
+
+
+def test_then_gets_the_answer_and_no_shell_sees_the_command(file: Path, command: Any) -> None:
+    with ScriptedServer([TIME, ANSWER]) as server:
+        line = command.line(more="'$HOME' '; touch x' \"a b\"")
+        result = daneel("run", file, "--goal", "now", "--server", server.url, "--json", "--then", line)
+    assert result.returncode == 0, result.stderr
+    record = json.loads(result.stdout)
+    said = command.said()
+    assert said["stdin"] == "It is \x1b[31m12:00.\n"
+    assert said["argv"][2:] == ["$HOME", "; touch x", "a b"]
+    assert (said["DANEEL_RUN_ID"], said["DANEEL_STOP_REASON"], said["DANEEL_ACHIEVED"]) == (record["id"], "answered", "true")
+    assert "what the command prints" in result.stderr  # standard output holds the one object alone
+
+
+def test_a_then_that_fails_has_an_exit_code_of_its_own(file: Path, command: Any) -> None:
+    with ScriptedServer([ANSWER, ANSWER]) as server:
+        result = daneel("run", file, "hi", "--server", server.url, "--then", command.line(exit_code=7))
+        assert (result.returncode, result.stderr.splitlines()[-1][:15]) == (3, "daneel: --then:")
+        assert "failed with exit code 7" in result.stderr
+        slow = [sys.executable, "-c", "'import time; time.sleep(60)'"]
+        result = daneel("run", file, "hi", "--server", server.url, "--then", " ".join(slow), "--then-timeout", "0.2")
+    assert result.returncode == 3
+    assert "was not done within 0.2 s" in result.stderr
+
+
+def test_without_an_answer_only_the_other_command_runs(file: Path, command: Any) -> None:
+    with ScriptedServer([error(400, "no")]) as server:
+        result = daneel("run", file, "hi", "--server", server.url, "--then", "false", "--or-else", command.line(exit_code=9))
+    assert result.returncode == 1  # that there is no answer outweighs what became of the message about it
+    said = command.said()
+    assert said["stdin"].startswith("invalid: ")
+    assert (said["DANEEL_STOP_REASON"], said["DANEEL_ACHIEVED"]) == ("invalid", "")
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("no-such-program-here x", "there is no program no-such-program-here"),
+        ("cd /tmp", "for a shell's features write: sh -c"),
+        ("echo 'open", "cannot be read"),
+        ("  ", "there is no command"),
+    ],
+)
+def test_a_then_that_cannot_run_is_found_before_the_model_is_asked(file: Path, line: str, said: str) -> None:
+    with ScriptedServer([ANSWER]) as server:
+        result = daneel("run", file, "hi", "--server", server.url, "--then", line)
+        assert server.requests == []
+    assert result.returncode == 2
+    assert said in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("options", [["--no-overlap"], ["--lock", "morning"]])
+def test_overlapping_runs_are_refused_with_a_code_of_their_own(file: Path, options: list[str]) -> None:
+    with ScriptedServer([raw(b" ", HANG), ANSWER, ANSWER]) as server:
+        line = ["run", str(file), "--goal", "now", "--server", server.url, *options]
+        first = subprocess.Popen(
+            [sys.executable, "-m", "daneel", *line], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        while len(server.requests) < 1:
+            assert first.poll() is None
+        refused = daneel(*line)
+        assert (refused.returncode, refused.stdout) == (75, "")
+        assert f"another run holds the lock (process {first.pid}, since" in refused.stderr
+        assert len(refused.stderr.splitlines()) == 1
+        other = daneel("run", file, "another question", "--server", server.url, *options)
+        assert other.returncode == (0 if options == ["--no-overlap"] else 75)
+        first.kill()  # nothing to clean up after a kill
+        first.communicate()
+        again = daneel(*line)
+        assert again.returncode == 0, again.stderr
+
+
+def test_sigterm_ends_as_cancelled_and_no_command_runs(file: Path, command: Any) -> None:
+    with ScriptedServer([TIME, raw(b" ", HANG)]) as server:
+        line = [sys.executable, "-m", "daneel", "run", str(file), "hi", "--server", server.url, "--json"]
+        line += ["--then", command.line(), "--or-else", command.line()]
+        process = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        while len(server.requests) < 2:
+            assert process.poll() is None
+        process.terminate()
+        out, _ = process.communicate(timeout=30)
+        assert process.returncode == 143
+    assert json.loads(out)["stop_reason"] == "cancelled"
+    assert command.said() is None

@@ -114,3 +114,18 @@ def test_what_cannot_be_used_is_said_before_the_engine_starts(
     monkeypatch.setattr(EngineProcess, "start", None)
     with pytest.raises(UserError, match=words):
         with_model(described, **options)
+
+
+def test_the_self_test_is_made_on_loading_and_told() -> None:
+    entry = with_model(described)
+    assert entry["format_from"] == "template"
+    assert (len(entry["self_test"]["passed"]), entry["self_test"]["failed"], entry["warnings"]) == (13, [], [])
+    wrong = with_model(described, family_name="gemma4")
+    assert (wrong["format_from"], wrong["self_test"]["passed"]) == ("option", [])
+    assert "calls do not come back" in wrong["warnings"][0]
+
+
+def test_an_unknown_template_is_served_as_generic_and_says_so() -> None:
+    entry = with_model(described, template_source="{{ tools }}{% for m in messages %}{{ m.role }} {{ m.content }}{% endfor %}")
+    assert (entry["format"], entry["format_from"]) == ("generic", "nothing")
+    assert "fits no format" in entry["warnings"][0]

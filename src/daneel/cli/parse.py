@@ -21,6 +21,7 @@ from daneel.formats import registry
 from daneel.formats.family import Family
 from daneel.server.reading import ParseReply, read
 from daneel.wire.errors import WireError
+from daneel.wire.messages import Warning
 from daneel.wire.strict_json import decode_object
 from daneel.wire.text_requests import parse_fields
 
@@ -104,6 +105,10 @@ def parse(
         raise UserError("the parts do not add up to the output: a bug of daneel, please report it with this output")
 
 
+class TemplateMissing(UserError):
+    """A line names its family, and a template that is not there."""
+
+
 @dataclass
 class Formats:
     """Which format an output is in: by name, by the template of its model, or both; `folder` holds the templates of a batch.
@@ -122,14 +127,17 @@ class Formats:
         """Raises `UserError`."""
         key = family, template_name
         if key not in self._known:
-            name, template = family or self.family, self._text(template_name) if template_name else self.template
+            name = family or self.family
+            template = self._text(template_name, needed=name is None) if template_name else self.template
             if name is None and template is None and self.customise is None:
                 raise UserError(f"the format is not known: {_HOW}")
             found = registry.resolve(name, template)
             self._known[key] = found if self.customise is None else self.customise(found)
         return self._known[key]
 
-    def _text(self, name: str) -> str:
+    def _text(self, name: str, *, needed: bool) -> str:
+        if self.folder is None and not needed:
+            raise TemplateMissing(f"no --templates DIR to look for the template {name} in: the family is taken as it is")
         if self.folder is None:
             raise UserError(f"the template {name!r} is a file in a folder: name it with --templates DIR")
         folder = self.folder.resolve()
@@ -139,6 +147,8 @@ class Formats:
             raise UserError(f"the template {name!r} is no file name: {error}") from error
         if not path.is_relative_to(folder):
             raise UserError(f"the template {name!r} lies outside of {self.folder}")
+        if not needed and not path.exists():
+            raise TemplateMissing(f"{self.folder} holds no template {name}: the family is taken as it is")
         return read_text("--templates", path)
 
 
@@ -195,7 +205,13 @@ def _read_one(fields: dict[str, Any], formats: Formats) -> ParseReply:
     if template_name is not None and not isinstance(template_name, str):
         raise UserError(f"template: expected a file's name, got {json.dumps(template_name)[:80]}")
     request = parse_fields(fields)
-    return read(request, formats.of(request.family, template_name))
+    try:
+        return read(request, formats.of(request.family, template_name))
+    except TemplateMissing as error:
+        # the family says how the output is read; its template would only have told how that template spells it
+        reply = read(request, formats.of(request.family))
+        reply.warnings.append(Warning("template", "ignored", str(error)))
+        return reply
 
 
 def _template(path: Path | None, model: str | None) -> str | None:

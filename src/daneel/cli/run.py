@@ -12,12 +12,19 @@ from rich.console import Console
 
 from daneel.cli.connection import DEFAULT_SERVER, INTERRUPTED, KEY_VARIABLES, clean_stdout, connect, open_transcripts
 from daneel.cli.run_view import RunView
+from daneel.cli.signals import TERMINATED, ends_on_sigterm
+from daneel.cli.then import FAILED as THEN_FAILED
+from daneel.cli.then import Then, ThenFailed, hand_over
 from daneel.errors import UserError
 from daneel.harness.definition import Goal
 from daneel.harness.files import HarnessFile, load
 from daneel.harness.loop import run
 from daneel.harness.raised import described, is_interrupt
+from daneel.harness.run_lock import LockHeld, lock_name, run_lock
 from daneel.harness.run_record import Run
+
+LOCKED = 75
+"""Exit code when another run holds the lock: EX_TEMPFAIL, try again later."""
 
 
 def register(app: typer.Typer) -> None:
@@ -39,13 +46,25 @@ def register(app: typer.Typer) -> None:
         seed: int | None = typer.Option(None, help="Sampling seed."),
         max_turns: int | None = typer.Option(None, help="Instead of the harness's."),
         first_tool_choice: str | None = typer.Option(None, help="First turn only: auto, none, required or a tool's name."),
+        then: str | None = typer.Option(None, metavar="COMMAND", help="Give it the answer on standard input. No shell."),
+        or_else: str | None = typer.Option(None, metavar="COMMAND", help="The same with the reason, when there is no answer."),
+        then_timeout: float = typer.Option(600.0, help="Seconds that either command may take."),
+        no_overlap: bool = typer.Option(False, "--no-overlap", help="Not while this file runs on this goal or prompt."),
+        lock: str | None = typer.Option(None, metavar="NAME", help="Not while any run with this lock is on."),
     ) -> None:
-        """Run a harness on a prompt or a goal. Exit code 0 when the model answered, 1 when not, 2 for bad input."""
+        """Run a harness on a prompt or a goal.
+
+        Exit codes: 0 the model answered. 1 it did not. 2 bad input, or no server. 3 it answered, but the --then command failed.
+        75 another run holds the lock. 130 Ctrl-C. 143 told to end (SIGTERM).
+        """
+        commands = Then.parse("--then", then, then_timeout), Then.parse("--or-else", or_else, then_timeout)
         with clean_stdout(as_json) as out, ExitStack() as stack:
+            sigterm = stack.enter_context(ends_on_sigterm())
             held = load(file)
             changes = {"temperature": temperature, "max_turns": max_turns, "first_tool_choice": first_tool_choice}
             chosen = held.harness(harness).with_changes(**{name: value for name, value in changes.items() if value is not None})
             wanted = _goal_of(held, prompt, goal)
+            _take_lock(stack, lock, lock_name(file, f"goal {goal}" if goal else str(prompt)) if no_overlap else None)
             if harness is None and len(held.harnesses) > 1:
                 print(f"harness {chosen.name} of {', '.join(held.harnesses)}; --harness takes another", file=sys.stderr)
             client, url = connect(stack, server=server, serve=serve, model=model, key=key)
@@ -65,7 +84,24 @@ def register(app: typer.Typer) -> None:
             if as_json:
                 judged = {"goal": wanted.name, "achieved": achieved, "verdict": verdict} if wanted else {}
                 print(json.dumps({**finished.to_dict(), **labels, **judged}, default=str), file=out, flush=True)
-        raise typer.Exit(_exit_code(finished))
+            code = _exit_code(finished, terminated=sigterm.came)
+            try:
+                hand_over(finished, achieved=achieved, then=commands[0], or_else=commands[1])
+            except ThenFailed as error:
+                print(f"daneel: {error}", file=sys.stderr)
+                code = code or THEN_FAILED
+        raise typer.Exit(code)
+
+
+def _take_lock(stack: ExitStack, *names: str | None) -> None:
+    """Hold the locks of these names for as long as `stack`. Ends the command when another run holds one of them."""
+    try:
+        for name in names:
+            if name is not None:
+                stack.enter_context(run_lock(name))
+    except LockHeld as error:
+        print(f"daneel: {error}", file=sys.stderr)
+        raise typer.Exit(LOCKED) from None
 
 
 def _goal_of(held: HarnessFile, prompt: str | None, goal: str | None) -> Goal | None:
@@ -95,7 +131,7 @@ def _console(as_json: bool) -> Console:
     return Console(stderr=as_json, quiet=as_json and not sys.stderr.isatty(), highlight=False)
 
 
-def _exit_code(finished: Run) -> int:
+def _exit_code(finished: Run, *, terminated: bool) -> int:
     if finished.stop_reason == "cancelled":
-        return INTERRUPTED
+        return TERMINATED if terminated else INTERRUPTED
     return 0 if finished.stop_reason == "answered" else 1

@@ -35,8 +35,9 @@ class FramedSplitter(Splitter):
         roles: dict[str, Role] = dict.fromkeys(syntax.ends, "control")
         roles |= dict.fromkeys((syntax.start, *syntax.interrupts), "call_open")
         self._syntax = syntax
+        self._tools = tools
         self._ends = MarkerSet(roles)
-        self._content_ends = MarkerSet(roles, line_starts=self._rescue)
+        self._content_ends = MarkerSet(roles, line_starts=self._unmarked.rescues)
         self._default_seed = syntax.start + syntax.role
         self._seed = opened if isinstance(opened, str) else self._default_seed
         self._next: Header | None = None
@@ -113,7 +114,8 @@ class FramedSplitter(Splitter):
     def _enter(self, header: Header, end: int) -> None:
         """A header ends at `end` in the buffer. A call's header is part of the call."""
         buffer = self._buffer
-        self._header, self._in_fence, self._in_json = header, False, None
+        self._header = header
+        self._unmarked.start_over()
         if header.kind == "call" or header.tentative:
             self._raw_start, self._raw = buffer.offset, [buffer.take(end)]
             self._body_at = self._raw_size = self._told_size = len(self._raw[0])
@@ -140,10 +142,10 @@ class FramedSplitter(Splitter):
         return self._pass_text(self._ends, self._pass_reasoning)
 
     def _content(self) -> bool:
-        if self._rescue and self._out.line_start:
-            step = self._open_candidate()
-            if step != "no":
-                return step == "opened"
+        step = self._unmarked.begin()
+        if step != "no":
+            self._state = self._unmarked_call if step == "opened" else self._content
+            return step == "opened"
         return self._pass_text(self._content_ends, self._pass_content)
 
     def _failing(self) -> bool:

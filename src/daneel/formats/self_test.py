@@ -250,7 +250,7 @@ def _wrong_text(case: KnownCase, events: Sequence[Event]) -> str | None:
 def _difference(wanted: Any, got: Any, path: str) -> str | None:
     """The first place where two JSON values differ, in words."""
     if isinstance(wanted, dict) and isinstance(got, dict):
-        for key in wanted.keys() | got.keys():
+        for key in dict.fromkeys((*wanted, *got)):
             if key not in got or key not in wanted:
                 return f"{path}/{key} is {'lost' if key in wanted else 'added'}"
             if found := _difference(wanted[key], got[key], f"{path}/{key}"):

@@ -1,22 +1,18 @@
 """The one streaming parser: text in pieces of any size in, events out, whatever the family.
 
 It is a state machine over a small buffer. Plain text is searched for markers and passed on at once, but for an end that may
-begin a marker; marked calls are read by `call_reader.py`, calls without markers by `rescue.py`.
+begin a marker; marked calls are read by `call_reader.py`, calls without markers by `unmarked.py`.
 """
 
 from __future__ import annotations
 
-from typing import Literal
-
-from daneel.formats.bare import BareReader
 from daneel.formats.base import Event
 from daneel.formats.buffer import Buffer
 from daneel.formats.call_reader import CLOSING, CallReader
-from daneel.formats.json_scan import JsonScanner
 from daneel.formats.markers import Markers, Role, starts_with_any
 from daneel.formats.output import Output
-from daneel.formats.rescue import FENCE, Candidate
 from daneel.formats.scan import ArgumentGrammar
+from daneel.formats.unmarked import Unmarked
 from daneel.formats.validate import ToolSet
 
 
@@ -36,21 +32,12 @@ class Splitter:
         rescue: bool,
         own_array: bool = False,
     ) -> None:
-        self._own_array = own_array
         self._markers = markers
-        self._tools = tools
-        self._rescue = rescue and (bool(tools.tools) or (markers.call.fenced and not tools.known))
         self._buffer = Buffer()
         self._out = Output()
         self._calls = CallReader(self._buffer, self._out, markers, grammar, tools)
-        bare = markers.call.bare if rescue else None
-        self._bare = BareReader(self._buffer, self._out, markers, bare, tools) if bare is not None else None
-        self._candidate = Candidate(tools, fenced=False)
-        self._candidate_raw: list[str] = []
-        self._candidate_start = 0
+        self._unmarked = Unmarked(self._buffer, self._out, self._calls, markers, tools, rescue=rescue, own_array=own_array)
         self._opener_size = 0
-        self._in_fence = False
-        self._in_json: JsonScanner | None = None  # content that is JSON and no call: no call begins inside it
         reasoning = markers.reasoning
         if reasoning is not None and starts_in_reasoning:
             self._state = self._thinking
@@ -77,13 +64,7 @@ class Splitter:
             pass
 
     def _pass_content(self, end: int) -> None:
-        if end > self._buffer.pos:
-            start, text = self._buffer.offset, self._buffer.take(end)
-            self._out.content(text, start)
-            if self._in_json is not None:
-                self._in_json.feed(text, 0)
-                if self._in_json.done or self._in_json.error is not None:
-                    self._in_json = None
+        self._unmarked.pass_content(end)
 
     def _pass_reasoning(self, end: int) -> None:
         if end > self._buffer.pos:
@@ -93,7 +74,7 @@ class Splitter:
     def _control(self, end: int) -> None:
         start = self._buffer.offset
         self._out.control(self._buffer.take(end), start)
-        self._in_json = None
+        self._unmarked.reset()
 
     # -- reasoning --------------------------------------------------------------------------------------------------------
 
@@ -182,11 +163,12 @@ class Splitter:
 
     def _content(self) -> bool:
         buffer, out, markers = self._buffer, self._out, self._markers
-        step = self._without_marker()
+        step = self._unmarked.begin()
         if step != "no":
+            self._state = self._unmarked_call if step == "opened" else self._content
             return step == "opened"
         places = markers.held if out.holding else markers.inside if self._calls.inside else markers.content
-        found_in = places[self._rescue]
+        found_in = places[self._unmarked.rescues]
         found = found_in.search(buffer.text, buffer.pos, final=buffer.final)
         if found is None:
             waiting = found_in.partial(buffer.text, buffer.pos)
@@ -235,77 +217,11 @@ class Splitter:
             self._control(self._buffer.pos + self._opener_size)
             self._calls.inside = True
         else:
-            self._in_json = None
+            self._unmarked.reset()
         return True
 
-    # -- calls without markers ----------------------------------------------------------------------------------------------
-
-    def _without_marker(self) -> Literal["opened", "wait", "no"]:
-        """Whether a call without a marker may begin here: as the family writes them, or one to be rescued."""
-        step: Literal["opened", "wait", "no"] = self._bare.open_bare() if self._bare is not None else "no"
-        if step == "opened":
-            self._state = self._bare_call
-        if step == "no" and self._rescue and self._out.line_start:
-            step = self._open_candidate()
-        return step
-
-    def _bare_call(self) -> bool:
-        step = self._bare.run() if self._bare is not None else "text"
-        if step == "more":
+    def _unmarked_call(self) -> bool:
+        if self._unmarked.run() == "more":
             return False
         self._state = self._content
-        if step == "call":
-            self._in_json = None
-        return True
-
-    def _open_candidate(self) -> Literal["opened", "wait", "no"]:
-        """At the start of a line: a fence or bracket that may begin a call is opened (or waited for)."""
-        buffer = self._buffer
-        at = buffer.pos
-        while at < len(buffer.text) and buffer.text[at] in " \t":
-            at += 1
-        self._pass_content(at)
-        char = buffer.text[at : at + 1]
-        fenced = char == "`"
-        if not char or char not in "`{[" or self._in_json is not None or not (fenced or self._tools.tools):
-            return "no"
-        if fenced and len(buffer.text) - at < len(FENCE) and FENCE.startswith(buffer.text[at:]):
-            return "no" if buffer.final else "wait"
-        if fenced and not buffer.text.startswith(FENCE, at):
-            return "no"
-        if self._in_fence:
-            if fenced:
-                self._in_fence = False
-                self._pass_content(at + len(FENCE))
-            return "no"
-        self._candidate = Candidate(self._tools, fenced=fenced, own_array=self._own_array, own_fence=self._markers.call.fenced)
-        self._candidate_raw, self._candidate_start = [], buffer.offset
-        self._state = self._read_candidate
-        return "opened"
-
-    def _read_candidate(self) -> bool:
-        buffer, candidate = self._buffer, self._candidate
-        self._candidate_raw.append(buffer.take(candidate.feed(buffer.text, buffer.pos)))
-        expected = candidate.cut_off() if buffer.truncated else None
-        if expected is not None:
-            raw = "".join(self._candidate_raw)
-            self._calls.report_truncated(candidate.name, raw, self._candidate_start, expected)
-            self._state = self._content
-            return False
-        if buffer.final:
-            candidate.finish()
-        if candidate.verdict == "open":
-            return False
-        self._state = self._content
-        raw = "".join(self._candidate_raw)
-        if candidate.verdict == "call":
-            self._calls.report(candidate.calls, raw, self._candidate_start, 0)
-            return True
-        buffer.unread(raw)
-        if candidate.kind == "fenced_json":
-            # a fence that holds no calls: nothing inside it is taken for one
-            self._in_fence = True
-            self._pass_content(buffer.pos + len(FENCE))
-        else:
-            self._in_json = JsonScanner()
         return True

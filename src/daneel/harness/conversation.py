@@ -7,7 +7,7 @@ arguments that are not JSON, replayed in `tool_calls`, make many servers answer 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from daneel.formats import history, registry
@@ -28,6 +28,7 @@ class Conversation:
         self.question = ""
         self._on_message = on_message
         self._to_say: list[str] = []
+        self._heard = False
         self._ids: set[str] = set()
         self._issued = 0
 
@@ -57,6 +58,12 @@ class Conversation:
         """Something to tell the model. All of it goes in one user message: many templates want roles to alternate."""
         self._to_say.append(text)
 
+    def hear(self, text: str) -> None:
+        """Something the user has said: part of the next user message, and now the question."""
+        self._to_say.append(text)
+        self._heard = True
+        self.question = text
+
     def ready(self, *, plain: bool) -> list[JsonObject]:
         """The messages to send, what was to be said included.
 
@@ -64,11 +71,12 @@ class Conversation:
         """
         if self._to_say:
             message: JsonObject = {"role": "user", "content": "\n\n".join(self._to_say)}
-            if self.is_daneel:
+            if self.is_daneel and not self._heard:
                 # so that a notice is not taken for the question when results are told plainly
                 message["name"] = NOTICE_NAME
             self._add(message)
             self._to_say.clear()
+            self._heard = False
         if not plain or self.is_daneel:
             return self.messages
         generic = registry.get(registry.GENERIC)
@@ -101,6 +109,18 @@ class Conversation:
                 self._add({"role": "tool", "tool_call_id": attempt.id, "content": text})
             else:
                 self.say(text)
+
+    def settle(self, results: Mapping[str, str], *, interrupted_call: str, interrupted_reply: str) -> None:
+        """Complete what was interrupted: a result for every call (from `results` if known), a reply to everything."""
+        at = max((i for i, message in enumerate(self.messages) if message["role"] == "assistant"), default=None)
+        if at is not None:
+            reply, answered = self.messages[at], {message.get("tool_call_id") for message in self.messages[at + 1 :]}
+            for call in [*reply.get("tool_calls", ()), *reply.get("failed_tool_calls", ())]:
+                if call["id"] not in answered:
+                    content = results.get(call["id"], interrupted_call)
+                    self._add({"role": "tool", "tool_call_id": call["id"], "content": content})
+        if self.messages[-1]["role"] != "assistant":
+            self._add({"role": "assistant", "content": interrupted_reply})
 
 
 def _as_call(attempt: Attempt) -> JsonObject:

@@ -19,6 +19,8 @@ class Meter:
         self.turns = 0
         self.usage = RunUsage()
         self.calls: Counter[str] = Counter()
+        self._turns_before = self._tokens_before = 0
+        self._duration_before_s = 0.0
         self._started = time.monotonic()
         self._before_s = 0.0
 
@@ -30,23 +32,39 @@ class Meter:
         """A run that is resumed has used so many seconds already; what it took to rebuild it does not count."""
         self._started, self._before_s = time.monotonic(), before_s
 
+    def renew(self) -> None:
+        """Limits of turns, tokens and seconds count from here on; those of calls count over the whole run."""
+        self._turns_before = self.turns
+        self._tokens_before = self.usage.total_tokens
+        self._duration_before_s = self.duration_s
+
+    def turns_left(self) -> int | None:
+        """Turns that may still start; None: any number."""
+        limit = self.harness.max_turns
+        return None if limit is None else max(0, limit - (self.turns - self._turns_before))
+
     def is_last_turn(self) -> bool:
         """Whether the turn about to start is the last one, of several."""
-        return self.harness.max_turns is not None and self.turns > 0 and self.turns + 1 >= self.harness.max_turns
+        return self.turns > self._turns_before and self.turns_left() in (0, 1)
 
     def check(self) -> None:
         """Raises Stop when no further turn may start."""
         harness = self.harness
-        if harness.max_turns is not None and self.turns >= harness.max_turns:
+        if self.turns_left() == 0:
             raise Stop("turn_limit", f"no answer within {harness.max_turns} turns")
-        if harness.max_run_tokens is not None and self.usage.total_tokens >= harness.max_run_tokens:
-            raise Stop("token_limit", f"{self.usage.total_tokens} of {harness.max_run_tokens} tokens used")
-        if harness.timeout_s is not None and self.duration_s >= harness.timeout_s:
+        num_tokens = self.usage.total_tokens - self._tokens_before
+        if harness.max_run_tokens is not None and num_tokens >= harness.max_run_tokens:
+            raise Stop("token_limit", f"{num_tokens} of {harness.max_run_tokens} tokens used")
+        if harness.timeout_s is not None and self._elapsed_s >= harness.timeout_s:
             raise Stop("time_limit", f"not done within {harness.timeout_s:g} s")
 
     def seconds_left(self) -> float | None:
         """What the next request may take."""
-        return None if self.harness.timeout_s is None else max(0.001, self.harness.timeout_s - self.duration_s)
+        return None if self.harness.timeout_s is None else max(0.001, self.harness.timeout_s - self._elapsed_s)
+
+    @property
+    def _elapsed_s(self) -> float:
+        return self.duration_s - self._duration_before_s
 
     def add_usage(self, usage: Usage | None) -> None:
         """Add one turn's usage as the server counted it."""

@@ -16,6 +16,7 @@ from daneel.harness.conversation import Conversation
 from daneel.harness.definition import Harness
 from daneel.harness.detect import RepeatDetector, announced
 from daneel.harness.execute import Outcome, execute
+from daneel.harness.inbox import Inbox, go_on, hear, settle
 from daneel.harness.limits import Meter
 from daneel.harness.past import Past
 from daneel.harness.peer import ChatClient, error_data, reply_data, stop_for
@@ -39,37 +40,54 @@ def run(
     transcript: TranscriptSink | None = None,
     seed: int | None = None,
     stream: bool = True,
+    inbox: Inbox | None = None,
     past: Past | None = None,
 ) -> Run:
     """Run `harness` on `prompt` until it stops; the reason is in the record. Ctrl-C ends it as `cancelled`.
 
-    Raises nothing of the server's or the tools': those end as a stop reason, or as what the model is told. With a `past`,
-    the run on record goes on; raises Diverged when the harness does not do again what is on record.
+    With an `inbox` it is a conversation: what comes in there is heard at the next turn's boundary, and the run ends when
+    nothing more comes. With a `past`, the run on record goes on; raises Diverged when the harness does something else.
+
+    Raises nothing of the server's or the tools': those end as a stop reason, or as what the model is told.
     """
     session = _Session(harness, client, Recorder(observer, transcript, past=past), seed, stream)
+    session.inbox = inbox
     if past is not None:
         session.go_on_from(past)
     try:
         session.begin(prompt)
         _take_turns(session)
-    except Stop as stop:
-        return session.close(stop)
-    except ClientError as error:
-        return session.close(stop_for(error))
-    except KeyboardInterrupt:
-        return session.close(Stop("cancelled", "interrupted"))
+    except (Stop, ClientError, KeyboardInterrupt) as end:
+        return session.close(_stop_of(end))
 
 
 def _take_turns(session: _Session) -> NoReturn:
     while True:
-        session.meter.check()
-        reply = _ask(session)
-        attempts = _calls_of(session, reply)
-        session.conversation.add_reply(reply.message, attempts, reasoning_field=reply.reasoning_field)
-        if attempts:
-            _make_calls(session, attempts)
-        else:
-            _answer_or_go_on(session, reply)
+        try:
+            _take_turn(session)
+        except (Stop, ClientError, KeyboardInterrupt) as end:
+            if session.inbox is None:
+                raise
+            session.go_on(end)
+
+
+def _take_turn(session: _Session) -> None:
+    if session.inbox is not None and hear(session.inbox.take(), session.conversation, session.recorder):
+        session.renew()
+    session.meter.check()
+    reply = _ask(session)
+    attempts = _calls_of(session, reply)
+    session.conversation.add_reply(reply.message, attempts, reasoning_field=reply.reasoning_field)
+    if attempts:
+        _make_calls(session, attempts)
+    else:
+        _answer_or_go_on(session, reply)
+
+
+def _stop_of(end: BaseException) -> Stop:
+    if isinstance(end, ClientError):
+        return stop_for(end)
+    return end if isinstance(end, Stop) else Stop("cancelled", "interrupted")
 
 
 @dataclass
@@ -83,6 +101,7 @@ class _Session:
     stream: bool
     id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
     calls: list[CallRecord] = field(default_factory=list)
+    inbox: Inbox | None = None
     repeats: RepeatDetector = field(default_factory=RepeatDetector)
     failures: int = 0
     """Turns in a row that neither called a tool nor answered."""
@@ -136,6 +155,21 @@ class _Session:
         )
         self.recorder.end(run)
         return run
+
+    def go_on(self, end: BaseException) -> None:
+        """The run would end here: it goes on if a person says more, else it ends."""
+        stop = _stop_of(end)
+        settle(self.conversation, self.calls, self.harness.recovery)
+        if self.inbox is None or not go_on(self.inbox, stop, self.recorder, self.conversation):
+            raise stop
+        self.renew()
+
+    def renew(self) -> None:
+        """A person has spoken: limits and counts of what went wrong begin anew."""
+        self.meter.renew()
+        self.repeats = RepeatDetector()
+        self.failures = self.announcements = 0
+        self.next_tool_choice = None
 
     def tell(self, kind: str, text: str, **data: Any) -> None:
         """Say something to the model before the next turn, and record that."""
@@ -290,7 +324,7 @@ def _announced(session: _Session, content: str) -> list[str]:
     harness = session.harness
     if session.announcements >= harness.recovery.max_announcement_replies or harness.tool_choice == "none":
         return []
-    if harness.max_turns is not None and session.meter.turns >= harness.max_turns:
+    if session.meter.turns_left() == 0:
         return []
     called = [call.name for call in session.calls if call.name is not None and call.result is not None]
     return announced(content, [tool.name for tool in harness.tools], called)

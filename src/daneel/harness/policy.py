@@ -52,6 +52,8 @@ class Recovery:
         "Note: you have already called {name} with these arguments and got the same result. "
         "Do not call it again; answer with the results you have."
     )
+    interrupted_call: str = "The user interrupted this call before its result was known."
+    interrupted_reply: str = "(The user interrupted me here.)"
     unknown_outcome: str = (
         "Error: the run was interrupted while {name} ran. Nobody knows whether it had its effect. "
         "Look before you call it again."

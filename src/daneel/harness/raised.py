@@ -13,12 +13,21 @@ def is_interrupt(error: BaseException) -> bool:
     return isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
 
 
+class ToolFailure(Exception):
+    """A tool could not do what it was asked. The message is written for the model, and shown to it without its kind.
+
+    Say what is wrong and what to do next; never quote what a file or a server said: that is for results.
+    """
+
+
 def described(error: BaseException) -> str:
-    """`ValueError: what it says`, or only the kind. Never raises, though an exception's `__str__` may."""
+    """`ValueError: what it says`, or only the kind; of a ToolFailure what it says. Never raises, though `__str__` may."""
     kind = type(error).__name__
     try:
         said = str(error)
     except Exception:  # noqa: BLE001 - `__str__` is a person's own code too
         return kind
     said = said.encode("utf-8", "replace").decode()  # a lone surrogate cannot be sent
+    if isinstance(error, ToolFailure) and said:
+        return said
     return f"{kind}: {said}" if said else kind

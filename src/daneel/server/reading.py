@@ -45,7 +45,8 @@ class ParseReply(Struct, omit_defaults=True):
 def read(request: ParseRequest, family: Family, *, reasoning_field: ReasoningField = "reasoning") -> ParseReply:
     """The output in `request`, read as `family` writes. Raises `BadRequest` when a tool's schema is none."""
     tools = tool_set(request.tools)
-    parser = family.parser(tools, prompt=request.gen_prompt, starts_in_reasoning=request.starts_in_reasoning)
+    inside = request.starts_in_reasoning or (None if request.gen_prompt else False)
+    parser = family.parser(tools, prompt=request.gen_prompt, starts_in_reasoning=inside)
     events: list[Event] = []
     bounds = sorted({0, *request.cuts, len(request.raw)})
     for start, end in pairwise(bounds):

@@ -18,8 +18,8 @@ class ParseRequest(Struct, kw_only=True):
     """The body of `/v1/parse`; a line of `daneel parse --batch` holds the same fields and some more.
 
     `family`: the format's name. `tools` null: nothing is known of them, so every name counts as declared. `gen_prompt`: the end
-    of the prompt; what it has opened is open, unless `starts_in_reasoning` says otherwise. `cuts`: positions in `raw` at which
-    it is fed in pieces. `truncated`: a length limit ended it, not the model. `spans`: also tell what each character was.
+    of the prompt; what it has opened is open. `starts_in_reasoning` true: a thought is open whatever the prompt shows. `cuts`:
+    positions in `raw` at which it is fed in pieces. `truncated`: a length limit ended it, not the model. `spans`: also tell what each character was.
     """
 
     raw: str
