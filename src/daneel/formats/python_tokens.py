@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 
-_RUNS = {"'": re.compile(r"[^'\\]++"), '"': re.compile(r'[^"\\]++')}
+_RAW_RUNS = {"'": re.compile(r"[^'\\]++"), '"': re.compile(r'[^"\\]++')}
+_WHOLE_ESCAPE = r"\\(?:[^0-7xuUN]|[0-7]{3}|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U000[0-9a-fA-F]{5})"
+_RUNS = {quote: re.compile(rf"(?:[^{quote}\\]++|{_WHOLE_ESCAPE})++", re.DOTALL) for quote in "'\""}
 _ESCAPE = re.compile(
     r"\\(?:([0-7]{1,3})|x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U(000[0-9a-fA-F]{5}|0010[0-9a-fA-F]{4})|([^0-7xuUN]))", re.DOTALL
 )
@@ -16,6 +18,14 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _NUMBER = re.compile(r"([+-]?)([0-9]++(?:_[0-9]++)*+)?+(\.(?:[0-9]++(?:_[0-9]++)*+)?+)?+([eE][+-]?[0-9]++)?+")
 _BASED = re.compile(r"([+-]?)(0[xX][0-9a-fA-F]{1,16}|0[oO][0-7]{1,21}|0[bB][01]{1,64})")
 _LITERALS = {"True": "true", "False": "false", "None": "null", "true": "true", "false": "false", "null": "null"}
+
+
+def _decoded(escape: re.Match[str]) -> str:
+    if escape[5] is not None:
+        return _SIMPLE.get(escape[5], "\\" + escape[5])
+    if escape[1] is not None:
+        return chr(int(escape[1], 8))
+    return chr(int(escape[2] or escape[3] or escape[4], 16))
 
 
 class PythonString:
@@ -53,13 +63,11 @@ class PythonString:
 
     def read(self, text: str, pos: int) -> int:
         quote, size = self._quote, len(text)
-        run_pattern = _RUNS[quote[0]]
+        run_pattern = (_RAW_RUNS if self._raw else _RUNS)[quote[0]]
         while pos < size:
             run = run_pattern.match(text, pos)
             if run is not None:
-                part = run.group()
-                self._parts.append(part)
-                self._broken_lines = self._broken_lines or (len(quote) == 1 and "\n" in part)
+                self._take_run(run.group())
                 pos = run.end()
             elif text[pos] == "\\":
                 end = self._escape(text, pos)
@@ -76,6 +84,13 @@ class PythonString:
                 pos += 1
         return pos
 
+    def _take_run(self, part: str) -> None:
+        """Text, and escapes that are complete."""
+        has_escapes = "\\" in part and not self._raw
+        if "\n" in part and len(self._quote) == 1 and not self._broken_lines:
+            self._broken_lines = "\n" in (_ESCAPE.sub("", part) if has_escapes else part)
+        self._parts.append(_ESCAPE.sub(_decoded, part) if has_escapes else part)
+
     def _escape(self, text: str, pos: int) -> int:
         """An escape stands at `pos`; the same position if it is not complete, or wrong."""
         if self._raw:
@@ -89,14 +104,9 @@ class PythonString:
             if begun is None or begun.end() < len(text):
                 self.problem = "not an escape that Python knows"
             return pos
-        octal, *codes, char = match.groups()
-        if octal is not None and len(octal) < 3 and match.end() == len(text):
+        if match[1] is not None and len(match[1]) < 3 and match.end() == len(text):
             return pos
-        if char is not None:
-            self._parts.append(_SIMPLE.get(char, "\\" + char))
-        else:
-            code = next(code for code in codes if code is not None) if octal is None else octal
-            self._parts.append(chr(int(code, 16 if octal is None else 8)))
+        self._parts.append(_decoded(match))
         return match.end()
 
     def take(self) -> str:

@@ -54,6 +54,7 @@ ROWS: tuple[Family, ...] = (
         stop_markers=("<end_of_turn>", "<eos>"),
         control_markers=("<start_of_turn>model\n", "<start_of_turn>"),
         evidence=("<start_of_turn>", "python list of the function calls"),
+        quirks=("the template leaves out the commas between the arguments of past calls, and writes content behind calls",),
     ),
     # vLLM's tool_chat_template_llama4_pythonic; Llama 4 itself writes the markers, or not
     Family(
