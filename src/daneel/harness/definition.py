@@ -22,6 +22,7 @@ from typing import Any, Literal
 from daneel.errors import UserError
 from daneel.harness.policy import Recovery
 from daneel.harness.run_record import Run
+from daneel.harness.safety.policy import SafetyPolicy
 from daneel.harness.tools.registry import Tool, source_of
 from daneel.harness.tools.schema import where
 
@@ -67,6 +68,8 @@ class Harness:
     timeout_s: float | None = None
     max_calls: Mapping[str, int] = field(default_factory=dict)
     """Calls per tool and run, by tool name."""
+    safety: SafetyPolicy = field(default_factory=SafetyPolicy)
+    """What its tools may do unasked, and what a person is asked for."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tools", tuple(self.tools))
@@ -78,6 +81,8 @@ class Harness:
             if tool.name in names:
                 raise UserError(f"{label}: two tools are called {tool.name}")
             names.add(tool.name)
+        for name in self.safety.unknown_tools(names):
+            raise UserError(f"{label}: safety: there is no tool {name}")
         self._check_choices(label, names)
         self._check_numbers(label)
         for key in self.sampling:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from daneel.harness.limits import Meter
-from daneel.harness.raised import described, is_interrupt
+from daneel.harness.raised import ToolFailure, described, is_interrupt
 from daneel.harness.recorder import Recorder
 from daneel.harness.recovery import Attempt, Problem
 from daneel.harness.run_record import CallRecord
+from daneel.harness.safety.guard import Guard
 
 MAX_PARALLEL_CALLS = 16
 
@@ -27,8 +28,10 @@ class Outcome:
     was_made: bool
 
 
-def execute(attempts: Sequence[Attempt], *, recorder: Recorder, meter: Meter, calls: list[CallRecord]) -> list[Outcome]:
-    """The outcome of every call, their records appended to `calls`.
+def execute(
+    attempts: Sequence[Attempt], *, recorder: Recorder, meter: Meter, calls: list[CallRecord], guard: Guard
+) -> list[Outcome]:
+    """The outcome of every call, their records appended to `calls`. The guard is asked before each.
 
     The intent is on record before a tool runs, and the outcome right after.
     """
@@ -40,13 +43,14 @@ def execute(attempts: Sequence[Attempt], *, recorder: Recorder, meter: Meter, ca
     outcomes: list[Outcome] = []
     try:
         if together:
-            for attempt in runnable:
+            permitted = [attempt for attempt in runnable if _permit(attempt, guard, meter, records)]
+            for attempt in permitted:
                 _intend(attempt, recorder)
-            _run_together([attempt for attempt in runnable if attempt.id not in records], records)
+            _run_together([attempt for attempt in permitted if attempt.id not in records], records, guard)
         for attempt in attempts:
-            if attempt.tool is not None and not together:
+            if not together and _permit(attempt, guard, meter, records):
                 _intend(attempt, recorder)
-                records[attempt.id] = records.get(attempt.id) or _run(attempt)
+                records[attempt.id] = records.get(attempt.id) or _run(attempt, guard)
             outcomes.append(_outcome(attempt, records.get(attempt.id), recorder))
             calls.append(outcomes[-1].record)
     except KeyboardInterrupt:
@@ -78,6 +82,20 @@ def _limit(attempt: Attempt, meter: Meter) -> None:
     attempt.tool = attempt.bound = None
 
 
+def _permit(attempt: Attempt, guard: Guard, meter: Meter, records: Mapping[str, CallRecord]) -> bool:
+    """Whether the call may be made; one that may not gets a problem instead. What is on record was made already."""
+    if attempt.tool is None or attempt.bound is None:
+        return False
+    if attempt.id in records:
+        guard.recall(attempt.tool, attempt.bound.arguments)
+        return True
+    attempt.problem = guard.check(attempt)
+    if attempt.problem is not None:
+        meter.calls[attempt.tool.name] -= 1
+        attempt.tool = attempt.bound = None
+    return attempt.problem is None
+
+
 def _intend(attempt: Attempt, recorder: Recorder) -> None:
     arguments = attempt.bound.arguments if attempt.bound else {}
     effects = sorted(getattr(attempt.tool, "effects", ()))
@@ -106,27 +124,27 @@ def _outcome(attempt: Attempt, record: CallRecord | None, recorder: Recorder) ->
     return Outcome(record, problem.reply, was_made=False)
 
 
-def _run(attempt: Attempt) -> CallRecord:
+def _run(attempt: Attempt, guard: Guard) -> CallRecord:
     """Run one tool. What it raises is shown to the model and kept; the run goes on."""
     assert attempt.tool is not None
     assert attempt.bound is not None
     record = CallRecord(attempt.tool.name, attempt.bound.arguments, id=attempt.id)
     started = time.monotonic()
     try:
-        record.result = attempt.tool.run(attempt.bound.kwargs)
+        record.result = guard.present(attempt.tool, attempt.tool.run(attempt.bound.kwargs))
     except BaseException as error:  # a tool is anybody's code
         if is_interrupt(error):
             raise
         record.error = described(error)
-        record.result = f"Error: {record.error}"
+        record.result = guard.present(attempt.tool, f"Error: {record.error}", own_words=isinstance(error, ToolFailure))
     record.duration_s = time.monotonic() - started
     return record
 
 
-def _run_together(attempts: Sequence[Attempt], records: dict[str, CallRecord]) -> None:
+def _run_together(attempts: Sequence[Attempt], records: dict[str, CallRecord], guard: Guard) -> None:
     """Run tools at the same time, one daemon thread each (Ctrl-C need not wait for them); fills `records` by call id."""
     threads = [
-        threading.Thread(target=lambda attempt=attempt: records.__setitem__(attempt.id, _run(attempt)), daemon=True)
+        threading.Thread(target=lambda attempt=attempt: records.__setitem__(attempt.id, _run(attempt, guard)), daemon=True)
         for attempt in attempts
     ]
     for thread in threads:

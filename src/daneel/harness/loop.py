@@ -24,6 +24,8 @@ from daneel.harness.recorder import Observer, Recorder, TranscriptSink
 from daneel.harness.recovery import Attempt, read_calls
 from daneel.harness.reply import Reply
 from daneel.harness.run_record import CallRecord, JsonObject, Run
+from daneel.harness.safety.approvals import Approver
+from daneel.harness.safety.guard import Guard
 from daneel.harness.stop import Stop
 from daneel.harness.text_calls import rescue, split_thoughts
 
@@ -42,6 +44,7 @@ def run(
     stream: bool = True,
     inbox: Inbox | None = None,
     past: Past | None = None,
+    approver: Approver | None = None,
 ) -> Run:
     """Run `harness` on `prompt` until it stops; the reason is in the record. Ctrl-C ends it as `cancelled`.
 
@@ -50,7 +53,7 @@ def run(
 
     Raises nothing of the server's or the tools': those end as a stop reason, or as what the model is told.
     """
-    session = _Session(harness, client, Recorder(observer, transcript, past=past), seed, stream)
+    session = _Session(harness, client, Recorder(observer, transcript, past=past), seed, stream, approver)
     session.inbox = inbox
     if past is not None:
         session.go_on_from(past)
@@ -99,6 +102,7 @@ class _Session:
     recorder: Recorder
     seed: int | None
     stream: bool
+    approver: Approver | None = None
     id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
     calls: list[CallRecord] = field(default_factory=list)
     inbox: Inbox | None = None
@@ -112,6 +116,7 @@ class _Session:
 
     def __post_init__(self) -> None:
         self.meter = Meter(self.harness)
+        self.guard = Guard(self.harness.safety, self.approver, self.recorder.event)
         self.conversation = Conversation(
             is_daneel=False, on_message=lambda message: self.recorder.event("message", message=message)
         )
@@ -265,7 +270,7 @@ def _calls_of(session: _Session, reply: Reply) -> list[Attempt]:
 
 def _make_calls(session: _Session, attempts: Sequence[Attempt]) -> None:
     session.repeats.start_turn()
-    outcomes = execute(attempts, recorder=session.recorder, meter=session.meter, calls=session.calls)
+    outcomes = execute(attempts, recorder=session.recorder, meter=session.meter, calls=session.calls, guard=session.guard)
     counts = [_repeats(session, attempt, outcome) for attempt, outcome in zip(attempts, outcomes, strict=True)]
     policy = session.harness.recovery
     texts = []
