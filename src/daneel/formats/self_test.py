@@ -143,7 +143,8 @@ PLAIN = "a call"
 def known_cases(family: Family) -> tuple[KnownCase, ...]:
     """What is tried, the plainest first."""
     call = family.call
-    markers = " and ".join(dict.fromkeys((*call.opens[:1], *call.body_opens[:1], *call.closes[:1])))
+    own = dict.fromkeys((*call.opens[:1], *call.body_opens[:1], *call.closes[:1]))
+    markers = " and ".join(own or family.markers[:3])
     return (
         KnownCase(PLAIN, (("get_weather", {"city": "Paris"}),)),
         KnownCase("a call without arguments", (("ping", {}),)),
