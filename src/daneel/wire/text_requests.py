@@ -19,7 +19,8 @@ class ParseRequest(Struct, kw_only=True):
 
     `family`: the format's name. `tools` null: nothing is known of them, so every name counts as declared. `gen_prompt`: the end
     of the prompt; what it has opened is open. `starts_in_reasoning` true: a thought is open whatever the prompt shows. `cuts`:
-    positions in `raw` at which it is fed in pieces. `truncated`: a length limit ended it, not the model. `spans`: also tell what each character was.
+    positions in `raw` at which it is fed in pieces. `truncated`: a length limit ended it, not the model. `spans`: also tell
+    what each character was.
     """
 
     raw: str
