@@ -9,6 +9,7 @@ def now(trial) -> bool:
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import inspect
 import json
@@ -23,6 +24,7 @@ from daneel.errors import UserError
 from daneel.harness.policy import Recovery
 from daneel.harness.run_record import Run
 from daneel.harness.safety.policy import SafetyPolicy
+from daneel.harness.tools import gating
 from daneel.harness.tools.registry import Tool, source_of
 from daneel.harness.tools.schema import where
 
@@ -68,6 +70,8 @@ class Harness:
     timeout_s: float | None = None
     max_calls: Mapping[str, int] = field(default_factory=dict)
     """Calls per tool and run, by tool name."""
+    gate: gating.Gate = field(default_factory=gating.Gate)
+    """How closed gates look to the model, for tools whose own gate does not say."""
     safety: SafetyPolicy = field(default_factory=SafetyPolicy)
     """What its tools may do unasked, and what a person is asked for."""
 
@@ -83,6 +87,7 @@ class Harness:
             names.add(tool.name)
         for name in self.safety.unknown_tools(names):
             raise UserError(f"{label}: safety: there is no tool {name}")
+        gating.check(self.tools, label)
         self._check_choices(label, names)
         self._check_numbers(label)
         for key in self.sampling:
@@ -129,6 +134,12 @@ class Harness:
         """A copy with other values in some fields; checked as a new one is."""
         return replace(self, **changes)
 
+    def showing(self, tools: Sequence[Tool]) -> Harness:
+        """This harness with only these of its tools, as the model sees it in one turn; its limits still speak of all."""
+        shown = copy.copy(self)
+        object.__setattr__(shown, "tools", tuple(tools))
+        return shown
+
     def fingerprint(self) -> str:
         """*H*: the hash of all that makes this harness behave as it does, its name apart.
 
@@ -144,7 +155,7 @@ class Harness:
 
     def _identity(self) -> dict[str, Any]:
         plain = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("name", "tools", "recovery")}
-        tools = [[tool.declaration(), tool.source, tool.parallel, tool.repeats] for tool in self.tools]
+        tools = [tool.identity() for tool in self.tools]
         return {**plain, "tools": tools, "recovery": asdict(self.recovery), "daneel": version("daneel")}
 
 

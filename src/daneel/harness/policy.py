@@ -44,6 +44,17 @@ class Recovery:
     )
     unknown_tool: str = "Error: there is no tool {name}. The tools are: {names}."
     call_limit: str = "Error: {name} may be called {limit} times in all, and has been. Go on without it."
+    gated_call: str = "Error: {name} cannot be called now. {hint}"
+    call_first: str = "First call {needed}, then {name}."
+    call_first_with: str = "First call {needed} with {arguments}, then {name}."
+    tools_now: str = "The tools that you may call now: {names}."
+    tool_timeout: str = (
+        "Error: {name} was not done within {seconds} s and is not waited for any longer. It may still have its effect. "
+        "Go on without its result, or ask it for less."
+    )
+    cut_result: str = "[Cut: these are {shown} of {total} characters. {rest}]"
+    rest_of_result: str = "To see the rest, call {name} again and ask for less at a time."
+    no_rest_of_result: str = "The rest cannot be shown."
     empty_reply: str = "Your reply was empty. Call a tool, or give the answer."
     empty_after_results: str = "Your reply was empty. Answer the question now, with the tool results above: {question}"
     truncated_reply: str = "Your reply was cut off because it was too long. Give it again, shorter."

@@ -24,7 +24,7 @@ from daneel.wire.messages import FailedToolCall, Message, ToolCall
 
 SHOWN_RAW_CHARS = 600
 
-ProblemKind = Literal["malformed", "truncated", "unknown_tool", "invalid_arguments", "call_limit", "not_allowed"]
+ProblemKind = Literal["malformed", "truncated", "unknown_tool", "invalid_arguments", "call_limit", "gated", "not_allowed"]
 
 
 @dataclass(frozen=True, slots=True)

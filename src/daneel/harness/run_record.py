@@ -27,7 +27,8 @@ class CallRecord:
     """One tool call. `arguments` is an object, or the model's own text where it could not be read.
 
     `result` is the text the model was given; None when the call was not made. `error` says what went wrong: of a call that
-    was not made, or inside the tool.
+    was not made, or inside the tool. `returned` is what the tool itself returned, as text, where the model was given
+    something else (rendered, or cut); `notes` say what was done to it.
     """
 
     name: str | None
@@ -37,9 +38,17 @@ class CallRecord:
     id: str = ""
     turn: int = 0
     duration_s: float = 0.0
+    returned: str | None = None
+    notes: tuple[str, ...] = ()
 
     def to_dict(self) -> JsonObject:
-        return {"name": self.name, "arguments": self.arguments, "result": self.result, "error": self.error}
+        plain = {"name": self.name, "arguments": self.arguments, "result": self.result, "error": self.error}
+        return {**plain, **self.extras()}
+
+    def extras(self) -> JsonObject:
+        """What most calls do not have."""
+        extras: JsonObject = {} if self.returned is None else {"returned": self.returned}
+        return {**extras, "notes": list(self.notes)} if self.notes else extras
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,37 +9,42 @@
         '''
         return a + b
 
-The signature and the docstring make the schema, see `schema.py`; arguments are checked before a call, see `arguments.py`.
+The signature and the docstring make the schema, see `schema.py`; arguments are checked before a call, see `arguments.py`. What
+else `@tool` can be told has its own modules: `examples.py`, `rendering.py`, `gating.py`, and `running.py` for time limits.
 """
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import json
 import re
 import textwrap
-from collections.abc import AsyncIterable, Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, overload
+from typing import Any, Literal, get_args, overload
 
 from pydantic import BaseModel
-from pydantic_core import to_json
 
 from daneel.errors import UserError
 from daneel.harness.tools.arguments import ArgumentsError, Bound, bind
+from daneel.harness.tools.examples import Example, examples_of
+from daneel.harness.tools.gating import NO_GATES, After, Calls, Gate, Gates, gates_of
+from daneel.harness.tools.rendering import MAX_RESULT_CHARS, MIN_RESULT_CHARS, Render, renderer, result_text
+from daneel.harness.tools.running import value_of
 from daneel.harness.tools.schema import JsonSchema, arguments_model, compact_schema, describe, where
 
-_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}\Z")
+__all__ = ["Effect", "Tool", "result_text", "source_of", "tool"]
+
+Effect = Literal["read", "write", "network", "exec"]
+EFFECTS: frozenset[Effect] = frozenset(get_args(Effect))
+
+NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}\Z")
+"""Names that all servers take."""
 
 
 @dataclass(frozen=True, eq=False)
 class Tool:
-    """A function a model may call. Made by `@tool`; calling it calls the function.
-
-    `parallel`: safe to run at the same time as other calls. `repeats`: calling it again with the same arguments is
-    sensible (it polls something), so the repeat detector leaves it alone.
-    """
+    """A function a model may call. Made by `@tool`; calling it calls the function."""
 
     name: str
     description: str
@@ -47,8 +52,24 @@ class Tool:
     function: Callable[..., Any]
     source: str
     parallel: bool = False
+    """Safe to run at the same time as other calls."""
     repeats: bool = False
+    """Calling it again with the same arguments is sensible (it polls something): the repeat detector leaves it alone."""
     model: type[BaseModel] = field(repr=False, default=BaseModel)
+    binder: Callable[[dict[str, Any]], Bound] | None = field(repr=False, default=None)
+    """Checks arguments in place of `model`, for tools that came with a JSON schema of their own."""
+    effects: frozenset[Effect] = frozenset()
+    """What it does beyond computing its result; empty: nothing."""
+    examples: tuple[Example, ...] = field(repr=False, default=())
+    render: Render | None = field(repr=False, default=None)
+    """`(result, arguments)` to what the model reads; None: strings as they are, all else as JSON."""
+    gates: Gates = NO_GATES
+    max_result_chars: int | None = MAX_RESULT_CHARS
+    rest_hint: str = ""
+    """How the model gets at the rest of a result that was cut: one sentence."""
+    timeout_s: float | None = None
+    origin: str = ""
+    """Where it came from, when not from a function of the harness's author: goes before its name where names collide."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)
@@ -58,9 +79,17 @@ class Tool:
         function = {"name": self.name, "description": self.description, "parameters": self.parameters}
         return {"type": "function", "function": function}
 
+    def identity(self) -> list[Any]:
+        """All that makes the tool behave as it does, for fingerprints."""
+        gates = self.gates
+        code = [source_of(part) for part in (self.render, gates.hidden_until) if part is not None]
+        gated = [[[after.tool, after.success, after.same] for after in gates.after], gates.max_calls, repr(gates.gate)]
+        limits = [self.max_result_chars, self.rest_hint, self.timeout_s]
+        return [self.declaration(), self.source, self.parallel, self.repeats, sorted(self.effects), code, gated, limits]
+
     def bind(self, arguments: dict[str, Any]) -> Bound:
         """Check arguments. Raises ArgumentsError, whose message is for the model."""
-        return bind(self.model, arguments)
+        return bind(self.model, arguments) if self.binder is None else self.binder(arguments)
 
     def validate(self, arguments_json: str) -> dict[str, Any]:
         """Keyword arguments for the function, from JSON text. Raises ArgumentsError."""
@@ -73,24 +102,9 @@ class Tool:
         return self.bind(arguments).kwargs
 
     def run(self, kwargs: dict[str, Any]) -> str:
-        """Call the function; its result as the text the model reads. Exceptions of the function pass through."""
-        result = self.function(**kwargs)
-        if inspect.iscoroutine(result):
-            result = asyncio.run(result)
-        elif inspect.isasyncgen(result):  # as with a generator, the result is all that it yields
-            result = asyncio.run(_all_of(result))
-        return result_text(result)
-
-
-async def _all_of(items: AsyncIterable[Any]) -> list[Any]:
-    return [item async for item in items]
-
-
-def result_text(result: Any) -> str:
-    """A tool's result as text: strings as they are, everything else as JSON."""
-    if isinstance(result, str):
-        return result.encode("utf-8", "replace").decode()  # a lone surrogate, as in odd file names, cannot be sent
-    return to_json(result, fallback=str, inf_nan_mode="strings", bytes_mode="base64").decode()
+        """Call the function; its result as the text the model reads, uncut. Exceptions of the function pass through."""
+        value = value_of(self, kwargs)
+        return result_text(value if self.render is None else self.render(value, kwargs))
 
 
 @overload
@@ -99,7 +113,22 @@ def tool(function: Callable[..., Any], /) -> Tool: ...
 
 @overload
 def tool(
-    *, name: str | None = None, description: str | None = None, parallel: bool = False, repeats: bool = False
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    parallel: bool = False,
+    repeats: bool = False,
+    effects: Effect | Iterable[Effect] = (),
+    examples: Sequence[Example | tuple[dict[str, Any], Any]] = (),
+    render: str | Render | None = None,
+    requires: str | Sequence[str] = (),
+    only_after: After | Sequence[After] = (),
+    max_calls: int | None = None,
+    hidden_until: Callable[[Calls], bool] | None = None,
+    gate: Gate | None = None,
+    max_result_chars: int | None = MAX_RESULT_CHARS,
+    rest_hint: str = "",
+    timeout_s: float | None = None,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 
 
@@ -111,27 +140,80 @@ def tool(
     description: str | None = None,
     parallel: bool = False,
     repeats: bool = False,
+    effects: Effect | Iterable[Effect] = (),
+    examples: Sequence[Example | tuple[dict[str, Any], Any]] = (),
+    render: str | Render | None = None,
+    requires: str | Sequence[str] = (),
+    only_after: After | Sequence[After] = (),
+    max_calls: int | None = None,
+    hidden_until: Callable[[Calls], bool] | None = None,
+    gate: Gate | None = None,
+    max_result_chars: int | None = MAX_RESULT_CHARS,
+    rest_hint: str = "",
+    timeout_s: float | None = None,
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
-    """Make a tool of a function: `@tool`, or `@tool(name=…, description=…, parallel=True, repeats=True)`.
+    """Make a tool of a function: `@tool`, or `@tool(name=…, examples=[…], …)`; `Tool` says what each of them means.
 
+    `requires` names tools that must have been called with success before; `only_after` says it of one in detail; `max_calls`
+    is per run; `hidden_until` is given the calls so far; `gate` says how it looks while it is closed (`gating.py`).
     Raises UserError, naming tool and line, when the function has no docstring (and no `description` is given), a
-    parameter has no type, or the name has characters that servers refuse.
+    parameter has no type, the name has characters that servers refuse, or a value makes no sense.
     """
 
     def make(function: Callable[..., Any]) -> Tool:
         tool_name = name or function.__name__
-        if not _NAME.match(tool_name):
+        label = f"{where(function)}: tool {tool_name}"
+        if not NAME.match(tool_name):
             raise UserError(f"{where(function)}: tool name {tool_name!r}: use 1 to 64 letters, digits, '_', '-' and '.'")
         text, per_parameter = describe(function)
         text = description if description is not None else text
         if not text.strip():
-            raise UserError(
-                f"{where(function)}: tool {tool_name} has no docstring; the model needs one to know when to call it"
-            )
+            raise UserError(f"{label} has no docstring; the model needs one to know when to call it")
+        check_limits(label, max_result_chars=max_result_chars, timeout_s=timeout_s)
         model = arguments_model(function, tool_name, per_parameter)
-        return Tool(tool_name, text, compact_schema(model), function, source_of(function), parallel, repeats, model)
+        parameters = compact_schema(model)
+        return Tool(
+            name=tool_name,
+            description=text,
+            parameters=parameters,
+            function=function,
+            source=source_of(function),
+            parallel=parallel,
+            repeats=repeats,
+            model=model,
+            effects=effects_of(effects, label),
+            examples=examples_of(examples, label),
+            render=renderer(render, set(parameters["properties"]), label),
+            gates=gates_of(
+                label,
+                requires=requires,
+                only_after=only_after,
+                max_calls=max_calls,
+                hidden_until=hidden_until,
+                gate=gate,
+            ),
+            max_result_chars=max_result_chars,
+            rest_hint=rest_hint,
+            timeout_s=timeout_s,
+        )
 
     return make if function is None else make(function)
+
+
+def effects_of(given: Effect | Iterable[Effect], label: str) -> frozenset[Effect]:
+    """The effects that a person has named. Raises UserError for one that there is not."""
+    effects: frozenset[Effect] = frozenset([given] if isinstance(given, str) else given)
+    for effect in effects - EFFECTS:
+        raise UserError(f"{label}: effects: {effect!r} is none of {', '.join(sorted(EFFECTS))}")
+    return effects
+
+
+def check_limits(label: str, *, max_result_chars: int | None, timeout_s: float | None) -> None:
+    """Raises UserError for limits that make no sense."""
+    if max_result_chars is not None and (not isinstance(max_result_chars, int) or max_result_chars < MIN_RESULT_CHARS):
+        raise UserError(f"{label}: max_result_chars must be at least {MIN_RESULT_CHARS}, or None, not {max_result_chars!r}")
+    if timeout_s is not None and (not isinstance(timeout_s, int | float) or not timeout_s > 0):
+        raise UserError(f"{label}: timeout_s must be above 0, or None, not {timeout_s!r}")
 
 
 def source_of(function: Callable[..., Any]) -> str:
