@@ -8,12 +8,15 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from daneel.harness.gatekeeper import Gatekeeper
 from daneel.harness.limits import Meter
-from daneel.harness.raised import ToolFailure, described, is_interrupt
+from daneel.harness.policy import Recovery
 from daneel.harness.recorder import Recorder
 from daneel.harness.recovery import Attempt, Problem
 from daneel.harness.run_record import CallRecord
 from daneel.harness.safety.guard import Guard
+from daneel.harness.tools.rendering import told
+from daneel.harness.tools.running import call
 
 MAX_PARALLEL_CALLS = 16
 
@@ -29,28 +32,32 @@ class Outcome:
 
 
 def execute(
-    attempts: Sequence[Attempt], *, recorder: Recorder, meter: Meter, calls: list[CallRecord], guard: Guard
+    attempts: Sequence[Attempt], *, recorder: Recorder, meter: Meter, calls: list[CallRecord], gates: Gatekeeper, guard: Guard
 ) -> list[Outcome]:
     """The outcome of every call, their records appended to `calls`. The guard is asked before each.
 
-    The intent is on record before a tool runs, and the outcome right after.
+    The intent is on record before a tool runs, and the outcome right after. Gated tools run one after the other: what an
+    earlier call of the same reply did may open their gate.
     """
+    policy = meter.harness.recovery
     for attempt in attempts:
         _limit(attempt, meter)
     runnable = [attempt for attempt in attempts if attempt.tool is not None]
-    together = 1 < len(runnable) <= MAX_PARALLEL_CALLS and all(attempt.tool and attempt.tool.parallel for attempt in runnable)
+    together = 1 < len(runnable) <= MAX_PARALLEL_CALLS and all(
+        attempt.tool and attempt.tool.parallel and not attempt.tool.gates for attempt in runnable
+    )
     records = recorder.recall(runnable, meter.harness.recovery.unknown_outcome)
     outcomes: list[Outcome] = []
     try:
         if together:
-            permitted = [attempt for attempt in runnable if _permit(attempt, guard, meter, records)]
+            permitted = [attempt for attempt in runnable if _permit(attempt, gates, guard, meter, records)]
             for attempt in permitted:
                 _intend(attempt, recorder)
-            _run_together([attempt for attempt in permitted if attempt.id not in records], records, guard)
+            _run_together([attempt for attempt in permitted if attempt.id not in records], records, policy, guard)
         for attempt in attempts:
-            if not together and _permit(attempt, guard, meter, records):
+            if not together and _permit(attempt, gates, guard, meter, records):
                 _intend(attempt, recorder)
-                records[attempt.id] = records.get(attempt.id) or _run(attempt, guard)
+                records[attempt.id] = records.get(attempt.id) or _run(attempt, policy, guard)
             outcomes.append(_outcome(attempt, records.get(attempt.id), recorder))
             calls.append(outcomes[-1].record)
     except KeyboardInterrupt:
@@ -82,14 +89,14 @@ def _limit(attempt: Attempt, meter: Meter) -> None:
     attempt.tool = attempt.bound = None
 
 
-def _permit(attempt: Attempt, guard: Guard, meter: Meter, records: Mapping[str, CallRecord]) -> bool:
+def _permit(attempt: Attempt, gates: Gatekeeper, guard: Guard, meter: Meter, records: Mapping[str, CallRecord]) -> bool:
     """Whether the call may be made; one that may not gets a problem instead. What is on record was made already."""
     if attempt.tool is None or attempt.bound is None:
         return False
     if attempt.id in records:
         guard.recall(attempt.tool, attempt.bound.arguments)
         return True
-    attempt.problem = guard.check(attempt)
+    attempt.problem = gates.problem(attempt) or guard.check(attempt)
     if attempt.problem is not None:
         meter.calls[attempt.tool.name] -= 1
         attempt.tool = attempt.bound = None
@@ -112,6 +119,7 @@ def _outcome(attempt: Attempt, record: CallRecord | None, recorder: Recorder) ->
             result=record.result,
             error=record.error,
             duration_s=round(record.duration_s, 6),
+            **record.extras(),
         )
         return Outcome(record, record.result or "", was_made=True)
     problem = attempt.problem
@@ -124,27 +132,27 @@ def _outcome(attempt: Attempt, record: CallRecord | None, recorder: Recorder) ->
     return Outcome(record, problem.reply, was_made=False)
 
 
-def _run(attempt: Attempt, guard: Guard) -> CallRecord:
+def _run(attempt: Attempt, policy: Recovery, guard: Guard) -> CallRecord:
     """Run one tool. What it raises is shown to the model and kept; the run goes on."""
     assert attempt.tool is not None
     assert attempt.bound is not None
     record = CallRecord(attempt.tool.name, attempt.bound.arguments, id=attempt.id)
     started = time.monotonic()
-    try:
-        record.result = guard.present(attempt.tool, attempt.tool.run(attempt.bound.kwargs))
-    except BaseException as error:  # a tool is anybody's code
-        if is_interrupt(error):
-            raise
-        record.error = described(error)
-        record.result = guard.present(attempt.tool, f"Error: {record.error}", own_words=isinstance(error, ToolFailure))
+    done = call(attempt.tool, attempt.bound.kwargs, timeout_s=attempt.tool.timeout_s)
     record.duration_s = time.monotonic() - started
+    said = told(attempt.tool, done, attempt.bound.kwargs, policy)
+    record.result = guard.present(attempt.tool, said.text, own_words=said.own_words)
+    record.error, record.notes = said.error, said.notes
+    record.returned = said.plain if said.plain != record.result else None
     return record
 
 
-def _run_together(attempts: Sequence[Attempt], records: dict[str, CallRecord], guard: Guard) -> None:
+def _run_together(attempts: Sequence[Attempt], records: dict[str, CallRecord], policy: Recovery, guard: Guard) -> None:
     """Run tools at the same time, one daemon thread each (Ctrl-C need not wait for them); fills `records` by call id."""
     threads = [
-        threading.Thread(target=lambda attempt=attempt: records.__setitem__(attempt.id, _run(attempt, guard)), daemon=True)
+        threading.Thread(
+            target=lambda attempt=attempt: records.__setitem__(attempt.id, _run(attempt, policy, guard)), daemon=True
+        )
         for attempt in attempts
     ]
     for thread in threads:

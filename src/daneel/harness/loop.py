@@ -16,6 +16,7 @@ from daneel.harness.conversation import Conversation
 from daneel.harness.definition import Harness
 from daneel.harness.detect import RepeatDetector, announced
 from daneel.harness.execute import Outcome, execute
+from daneel.harness.gatekeeper import Gatekeeper
 from daneel.harness.inbox import Inbox, go_on, hear, settle
 from daneel.harness.limits import Meter
 from daneel.harness.past import Past
@@ -116,6 +117,7 @@ class _Session:
 
     def __post_init__(self) -> None:
         self.meter = Meter(self.harness)
+        self.gates = Gatekeeper(self.harness, self.calls, self.recorder)
         self.guard = Guard(self.harness.safety, self.approver, self.recorder.event)
         self.conversation = Conversation(
             is_daneel=False, on_message=lambda message: self.recorder.event("message", message=message)
@@ -200,6 +202,8 @@ def _ask(session: _Session) -> Reply:
     recorder.turn = meter.turns + 1
     if meter.is_last_turn():
         session.tell("last_turn", session.harness.recovery.last_turn)
+    if (note := session.gates.start_turn()) is not None:
+        session.tell("tools_now", note)
     forced, session.next_tool_choice = session.next_tool_choice, None
     try:
         reply = _chat(session, forced)
@@ -220,20 +224,20 @@ def _ask(session: _Session) -> Reply:
 
 
 def _chat(session: _Session, forced_choice: str | None) -> Reply:
-    harness = session.harness
+    harness = session.gates.shown
     params: JsonObject = dict(harness.sampling)
     for name, value in (("temperature", harness.temperature), ("max_tokens", harness.max_tokens), ("seed", session.seed)):
         if value is not None:
             params[name] = value
     first = harness.first_tool_choice if session.meter.turns == 0 else None
-    choice = forced_choice or first or harness.tool_choice
+    choice = session.gates.choice(forced_choice or first or harness.tool_choice)
     if harness.tools and choice != "auto":
         named = {"type": "function", "function": {"name": choice}}
         params["tool_choice"] = choice if choice in ("none", "required") else named
     if session.conversation.is_daneel and harness.tool_result_style != "auto":
         params["tool_result_style"] = harness.tool_result_style
     messages = session.conversation.ready(plain=harness.tool_result_style == "plain")
-    session.recorder.event("request", num_messages=len(messages), tools=[tool.name for tool in harness.tools], params=params)
+    session.recorder.event("request", num_messages=len(messages), params=params, **session.gates.visible())
     try:
         return session.client.chat(
             messages,
@@ -252,13 +256,14 @@ def _chat(session: _Session, forced_choice: str | None) -> Reply:
 
 def _calls_of(session: _Session, reply: Reply) -> list[Attempt]:
     """The calls of a reply, repaired where that is certain; calls that a server left as text included."""
-    conversation, harness = session.conversation, session.harness
+    conversation, harness = session.conversation, session.gates.shown
     truncated = reply.finish_reason in LENGTH_REASONS
     if harness.recovery.rescue_text_calls and not reply.message.tool_calls and not reply.message.failed_tool_calls:
         rescued = rescue(reply.message, harness, truncated=truncated, made=session.calls)
         for call in rescued:
             session.recorder.event("text_call", name=call.name, raw=call.raw)
     attempts = read_calls(reply.message, harness, truncated=truncated, next_id=conversation.next_id)
+    session.gates.read(attempts)
     conversation.make_ids_unique(attempts)
     for repair in reply.message.repairs:
         session.recorder.event("repaired", id=repair.tool_call_id, repair=repair.kind, before=repair.raw, by="server")
@@ -270,7 +275,14 @@ def _calls_of(session: _Session, reply: Reply) -> list[Attempt]:
 
 def _make_calls(session: _Session, attempts: Sequence[Attempt]) -> None:
     session.repeats.start_turn()
-    outcomes = execute(attempts, recorder=session.recorder, meter=session.meter, calls=session.calls, guard=session.guard)
+    outcomes = execute(
+        attempts,
+        recorder=session.recorder,
+        meter=session.meter,
+        calls=session.calls,
+        gates=session.gates,
+        guard=session.guard,
+    )
     counts = [_repeats(session, attempt, outcome) for attempt, outcome in zip(attempts, outcomes, strict=True)]
     policy = session.harness.recovery
     texts = []
@@ -332,4 +344,4 @@ def _announced(session: _Session, content: str) -> list[str]:
     if session.meter.turns_left() == 0:
         return []
     called = [call.name for call in session.calls if call.name is not None and call.result is not None]
-    return announced(content, [tool.name for tool in harness.tools], called)
+    return announced(content, session.gates.open_names(), called)
