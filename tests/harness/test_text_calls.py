@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from daneel import Harness, tool
 from daneel.harness.run_record import CallRecord
-from daneel.harness.text_calls import rescue, split_thoughts
+from daneel.harness.text_calls import rescue
 from daneel.wire.messages import Message
 
 

@@ -97,6 +97,7 @@ _NOTES = {
     "truncated_reply": "the reply was cut off; the model is asked again",
     "announced_call": "announced, but not called: {names}; the model is asked to call",
     "last_turn": "last turn: the model is asked to answer with what it has",
+    "failed_over": "{server} does not answer ({error}); {to} does, with the model {model}",
     "warning": "{field} was {action}: {detail}",
     "tool_choice_refused": "the server does not take tool_choice {tool_choice}; asked without",
     "transcript_failed": "the transcript cannot be written: {error}; the run goes on without it",

@@ -3,20 +3,21 @@
     with Client("http://127.0.0.1:8080") as client:
         reply = client.chat([{"role": "user", "content": "Hello"}], on_delta=lambda delta: print(delta.content or "", end=""))
 
-A reply counts only when its finish reason was seen, and its end, and no error frame. Requests are sent again only before the
-first token. Deadlines are on progress, not on bytes. An exception in `on_delta`, and Ctrl-C, closes the connection, and with
-it the server's work.
+A reply counts only when its finish reason was seen, and its end, and no error frame. Requests are sent again, and to another
+server if there are several, only before the first token. Deadlines are on progress, not on bytes. An exception in `on_delta`,
+and Ctrl-C, closes the connection, and with it the server's work.
 """
 
 from __future__ import annotations
 
+import itertools
+import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
-
-import msgspec
 
 from daneel.errors import UserError
 from daneel.harness.client_errors import (
@@ -35,10 +36,13 @@ from daneel.harness.client_errors import (
     StreamBroken,
 )
 from daneel.harness.connection import Connection, OnDelta, Timeouts
-from daneel.harness.reply import Reply
+from daneel.harness.credentials import check_encrypted, keys_for, ssl_context
+from daneel.harness.endpoint import Endpoint, Request, ServedModel
+from daneel.harness.failover import Rotation, all_failed, may_move
+from daneel.harness.reply import Failover, Reply
 from daneel.harness.retry import RetryPolicy
 from daneel.harness.server_url import base_of
-from daneel.wire.messages import JsonObject, Warning
+from daneel.wire.messages import JsonObject
 
 __all__ = [
     "BadReply",
@@ -46,6 +50,7 @@ __all__ = [
     "ClientError",
     "ContextOverflow",
     "ErrorInStream",
+    "Failover",
     "KeyRefused",
     "ModelNotChosen",
     "ProgressTimeout",
@@ -61,55 +66,50 @@ __all__ = [
     "Timeouts",
 ]
 
-DANEEL_FIELDS = (
-    "on_failed_tool_call",
-    "tool_result_style",
-    "reasoning_field",
-    "strict_fields",
-    "cache",
-    "include",
-    "script",
-)
-"""Request fields that only daneel's server knows. Others get none of them: some refuse what they don't know."""
-
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True)
-class ServedModel:
-    """One entry of `/v1/models`; `raw` is the entry as the server wrote it."""
-
-    id: str
-    owned_by: str
-    raw: JsonObject
-
-
 class Client:
-    """A server, seen from the harness. Usable from several threads. `close()` it, or use it as a context manager.
+    """A server, or several that stand in for each other, seen from the harness. Usable from several threads. `close()` it, or
+    use it as a context manager.
 
-    `base_url`: `http://` and `/v1` may be left out. `model`: by default the one that the server serves. `wait` sleeps between
-    attempts; tests give one that does not.
+    `servers`: an address or a list; `http://` and `/v1` may be left out. The server that answered last is asked first; another
+    only when it fails before the first token, and then `Reply.failovers` says so. `api_key`: one for all, or one for each.
+    `model`: by default the one that the server serves. `ca_cert`: a PEM file of authorities to trust besides the usual ones.
+    `insecure_http`: plain HTTP to another machine is refused without it. `wait` sleeps between attempts; tests give one that
+    does not.
     """
 
     def __init__(
         self,
-        base_url: str,
+        servers: str | Sequence[str],
         *,
-        api_key: str | None = None,
+        api_key: str | Sequence[str] | None = None,
         model: str | None = None,
         timeouts: Timeouts | None = None,
         retries: RetryPolicy | None = None,
         wait: Callable[[float], object] | None = None,
+        ca_cert: Path | str | None = None,
+        insecure_http: bool = False,
     ) -> None:
-        self.base_url = base_of(base_url)
-        self._model = model
-        self._connection = Connection(self.base_url, api_key=api_key, timeouts=timeouts or Timeouts())
+        addresses = list(dict.fromkeys([servers] if isinstance(servers, str) else servers))
+        if not addresses:
+            raise UserError("no server is given")
+        self._cancelled = threading.Event()
+        verify = ssl_context(ca_cert)
+        endpoints = []
+        for address, key in zip(addresses, keys_for(addresses, api_key), strict=True):
+            base_url = base_of(address)
+            check_encrypted(base_url, insecure_http=insecure_http)
+            connection = Connection(
+                base_url, api_key=key, timeouts=timeouts or Timeouts(), verify=verify, cancelled=self._cancelled
+            )
+            endpoints.append(Endpoint(address, connection, model))
+        self._rotation = Rotation(endpoints)
         self._retries = retries or RetryPolicy()
-        self._wait = self._connection.cancelled.wait if wait is None else wait
-        self._reached = False
-        self._served: list[ServedModel] | None = None
-        self._unlisted: ClientError | None = None
-        """Why there is no list of models."""
+        self._wait = self._cancelled.wait if wait is None else wait
+        self._failovers: list[Failover] = []
+        """Not yet told of with a reply."""
 
     def __enter__(self) -> Client:
         return self
@@ -118,38 +118,37 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        self._connection.close()
+        for endpoint in self._rotation.endpoints:
+            endpoint.connection.close()
 
     def cancel(self) -> None:
         """End everything in flight, from any thread, for good: its requests raise `RequestCancelled`, as do later ones."""
-        self._connection.cancel()
+        for endpoint in self._rotation.endpoints:
+            endpoint.connection.cancel()
+
+    @property
+    def server(self) -> str:
+        """The address, as it was given, of the server that is asked first."""
+        return self._rotation.current.address
+
+    @property
+    def base_url(self) -> str:
+        """The base of that server's routes, without a slash at its end."""
+        return self._rotation.current.base_url
 
     @property
     def is_daneel(self) -> bool:
         """Whether the server is daneel's own and knows the additions to the dialect. Asks `/v1/models` once."""
-        return any(served.owned_by == "daneel" for served in self._known_models())
+        return self._asking(lambda endpoint: endpoint.is_daneel, None)[0]
 
     @property
     def model(self) -> str:
         """The model asked for: the one given, or the only one served. Raises `ModelNotChosen`."""
-        if self._model is not None:
-            return self._model
-        served = self._known_models()
-        if len(served) != 1:
-            names = ", ".join(entry.id for entry in served[:20]) or str(self._unlisted or "none that it names")
-            raise ModelNotChosen(f"{self.base_url} serves {len(served)} models ({names}): say which with --model")
-        return served[0].id
+        return self._asking(lambda endpoint: endpoint.model, None)[0]
 
     def models(self) -> list[ServedModel]:
         """What `/v1/models` lists now. Raises `ClientError`."""
-        body, _ = self._retrying(lambda end_at: self._connection.get("/models", end_at=end_at), None)
-        listed = body.get("data", body.get("models")) if isinstance(body, dict) else body
-        entries = [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
-        return [
-            ServedModel(id=str(entry["id"]), owned_by=str(entry.get("owned_by") or ""), raw=entry)
-            for entry in entries
-            if entry.get("id")
-        ]
+        return self._asking(lambda endpoint: endpoint.models(), None)[0]
 
     def chat(
         self,
@@ -163,67 +162,78 @@ class Client:
     ) -> Reply:
         """One completed reply, or a `ClientError`. `params` are further fields of the request; one set to null is left out.
 
-        `on_delta` gets new text as it comes, and the calls in a last delta; joined, the deltas give the reply's message.
-        `timeout_s` is the time for all attempts together.
+        `on_delta` gets new text as it comes, and the calls in a last delta; joined, the deltas give the reply's message, but
+        for thoughts that only a closing tag tells from content: they were told of as content. `timeout_s` is the time for all
+        attempts together.
         """
-        body, warnings = self._body(messages, tools, params or {}, stream)
-        try:
-            content = msgspec.json.encode(body)
-        except (TypeError, ValueError, OverflowError) as error:
-            raise UserError(f"the request cannot be written as JSON: {error}") from None
+        request = Request(messages, tools, params or {}, stream)
         end_at = None if timeout_s is None else time.monotonic() + timeout_s
-        reply, num_retries = self._retrying(
-            lambda end: self._connection.chat(content, stream=stream, on_delta=on_delta, end_at=end), end_at
-        )
-        return replace(reply, warnings=[*warnings, *reply.warnings], num_retries=num_retries)
 
-    def _body(
-        self, messages: Sequence[JsonObject], tools: Sequence[JsonObject], params: JsonObject, stream: bool
-    ) -> tuple[JsonObject, list[Warning]]:
-        """The request, and a warning for each field that this server would not know."""
-        body: JsonObject = {"model": self.model, "messages": list(messages), "stream": stream}
-        if tools:
-            body["tools"] = list(tools)
-        if stream:
-            body["stream_options"] = {"include_usage": True}
-        if self.is_daneel:
-            body["on_failed_tool_call"] = "report"
-        warnings: list[Warning] = []
-        for name, value in params.items():
-            if name in DANEEL_FIELDS and not self.is_daneel:
-                warnings.append(Warning(field=name, action="ignored", detail="not sent: the server is not daneel's"))
-            elif value is None:
-                body.pop(name, None)
-            else:
-                body[name] = value
-        return body, warnings
+        def send(endpoint: Endpoint) -> Reply:
+            content, warnings = endpoint.body(request)
+            reply = endpoint.connection.chat(
+                content, stream=stream, on_delta=on_delta, end_at=end_at, split_thoughts=not endpoint.is_daneel
+            )
+            endpoint.reasoning_field = reply.reasoning_field or endpoint.reasoning_field
+            return replace(reply, warnings=[*warnings, *reply.warnings], server=endpoint.address)
 
-    def _known_models(self) -> list[ServedModel]:
-        """The models, asked for once. A server without that route is no daneel; any other failure is the caller's."""
-        if self._served is None:
-            try:
-                self._served = self.models()
-            except (ServerRefused, BadReply) as error:
-                if isinstance(error, KeyRefused | ServerBusy):
-                    raise
-                self._served, self._unlisted = [], error
-        return self._served
+        reply, num_retries = self._asking(send, end_at)
+        failovers, self._failovers = self._failovers, []
+        return replace(reply, num_retries=num_retries, failovers=failovers)
 
-    def _retrying(self, send: Callable[[float | None], _T], end_at: float | None) -> tuple[_T, int]:
-        """What `send` gives, sent again while that is allowed, and how often it was."""
-        num_retries = 0
+    def _asking(self, send: Callable[[Endpoint], _T], end_at: float | None) -> tuple[_T, int]:
+        """What `send` gives with the first server that answers, in rounds while that is allowed, and how often it failed."""
+        num_failed = 0
+        for num_rounds in itertools.count():
+            failed: list[tuple[Endpoint, ClientError]] = []
+            for endpoint in self._rotation.round():
+                try:
+                    result = self._tried(endpoint, send, end_at, may_stay=num_rounds == 0)
+                except ClientError as error:
+                    failed.append((endpoint, error))
+                    if not may_move(error):
+                        raise
+                else:
+                    self._moved(failed, endpoint)
+                    return result, num_failed + len(failed)
+            num_failed += len(failed)
+            pauses_s = [self._retries.pause_s(error, num_rounds, reached=each.reached) for each, error in failed]
+            pause_s = min((pause for pause in pauses_s if pause is not None), default=None)
+            if pause_s is None or not self._pause(pause_s, end_at):
+                raise all_failed(failed)
+        raise AssertionError("rounds without end")
+
+    def _tried(self, endpoint: Endpoint, send: Callable[[Endpoint], _T], end_at: float | None, *, may_stay: bool) -> _T:
+        """What `send` gives with one server. One of several that is busy is asked once more if it is free again soon."""
         while True:
-            if self._connection.cancelled.is_set():
+            if self._cancelled.is_set():
                 raise RequestCancelled("the request was cancelled")
             try:
-                result = send(end_at)
+                result = send(endpoint)
             except ClientError as error:
-                self._reached = self._reached or not isinstance(error, ServerUnreachable)
-                pause_s = self._retries.pause_s(error, num_retries, reached=self._reached)
-                if pause_s is None or (end_at is not None and time.monotonic() + pause_s >= end_at):
+                endpoint.reached = endpoint.reached or not isinstance(error, ServerUnreachable)
+                if not (may_stay and isinstance(error, ServerBusy) and len(self._rotation.endpoints) > 1):
                     raise
-                self._wait(pause_s)
-                num_retries += 1
+                may_stay = False
+                pause_s = self._retries.pause_s(error, 0, reached=True)
+                if pause_s is None or pause_s > self._retries.stay_s or not self._pause(pause_s, end_at):
+                    raise
             else:
-                self._reached = True
-                return result, num_retries
+                endpoint.reached = True
+                return result
+
+    def _pause(self, pause_s: float, end_at: float | None) -> bool:
+        """Wait; not at all if the time given would be over then."""
+        if end_at is not None and time.monotonic() + pause_s >= end_at:
+            return False
+        self._wait(pause_s)
+        return True
+
+    def _moved(self, failed: Sequence[tuple[Endpoint, ClientError]], endpoint: Endpoint) -> None:
+        """`endpoint` answered, after those that failed in the same round."""
+        if failed:
+            self._rotation.stick_to(endpoint)
+            self._failovers = [
+                *self._failovers,
+                *(Failover(each.address, endpoint.address, endpoint.model_if_known, str(error)) for each, error in failed),
+            ]

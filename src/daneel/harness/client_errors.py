@@ -14,13 +14,14 @@ ClientError
 ├── ModelNotChosen        no model named, and the server serves none or several
 └── RequestCancelled      `Client.cancel()` was called
 
-`retryable` says whether the client may send the request again: never once a token has come. `partial` is the message as far
-as it had come, if anything had.
+`retryable` says whether the client may send the request again: never once a token has come, which is what `started` says.
+`partial` is the message as far as it had come, if anything had.
 """
 
 from __future__ import annotations
 
 import re
+import ssl
 from typing import Any
 
 import httpx2
@@ -32,9 +33,10 @@ from daneel.wire.messages import Message
 class ClientError(Exception):
     """Base of all errors of the client. The message is one sentence that names the server."""
 
-    def __init__(self, message: str, *, retryable: bool = False, partial: Message | None = None) -> None:
+    def __init__(self, message: str, *, retryable: bool = False, started: bool = False, partial: Message | None = None) -> None:
         super().__init__(message)
         self.retryable = retryable
+        self.started = started
         self.partial = partial
 
 
@@ -70,8 +72,16 @@ class StreamBroken(ClientError):
 
 
 class ErrorInStream(ClientError):
-    def __init__(self, message: str, *, error: PeerError, retryable: bool = False, partial: Message | None = None) -> None:
-        super().__init__(message, retryable=retryable, partial=partial)
+    def __init__(
+        self,
+        message: str,
+        *,
+        error: PeerError,
+        retryable: bool = False,
+        started: bool = False,
+        partial: Message | None = None,
+    ) -> None:
+        super().__init__(message, retryable=retryable, started=started, partial=partial)
         self.error = error
 
 
@@ -130,13 +140,28 @@ _OVERFLOW = re.compile(
 
 def from_transport(error: Exception, where: str, *, started: bool, partial: Message | None = None) -> ClientError:
     """The client's error for one of the HTTP library's. `started`: a token has come, so the request must not be repeated."""
+    state: dict[str, Any] = {"started": started, "partial": partial}
+    untrusted = _untrusted_certificate(error)
+    if untrusted is not None:
+        said = f"the certificate of {where} is not trusted: {untrusted}; give its authority's with --ca-cert"
+        return ServerUnreachable(said, **state)
     for kind in type(error).__mro__:
         found = TRANSPORT_ERRORS.get(kind)
         if found is not None:
             meaning, retryable = found
             said = str(error) or type(error).__name__
-            return meaning(f"{_SAYS[meaning]} {where}: {said}", retryable=retryable and not started, partial=partial)
-    return StreamBroken(f"the request to {where} failed: {type(error).__name__}: {error}", partial=partial)
+            return meaning(f"{_SAYS[meaning]} {where}: {said}", retryable=retryable and not started, **state)
+    return StreamBroken(f"the request to {where} failed: {type(error).__name__}: {error}", **state)
+
+
+def _untrusted_certificate(error: BaseException) -> str | None:
+    """Why the server's certificate was refused, if that is what ended the connection."""
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, ssl.SSLCertVerificationError):
+            return seen.verify_message or str(seen)
+        seen = seen.__cause__ or seen.__context__
+    return None
 
 
 _SAYS: dict[type[ClientError], str] = {

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import ssl
 import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 from typing import Any
 
 import httpx2
 
-from daneel.errors import UserError
 from daneel.harness.client_errors import (
     BadReply,
     ClientError,
@@ -26,16 +25,18 @@ from daneel.harness.client_errors import (
     from_status,
     from_transport,
 )
+from daneel.harness.credentials import checked_key
+from daneel.harness.http_response import announces_its_end, read_whole, retry_after_s, socket_of
+from daneel.harness.inline_thoughts import InlineThoughts
 from daneel.harness.progress import ProgressWatch, shut_down
 from daneel.harness.reply import Reply, from_accumulator
 from daneel.harness.server_url import is_loopback
-from daneel.harness.stream_reader import StreamReader
+from daneel.harness.stream_reader import MAX_WHOLE_BYTES, StreamReader
 from daneel.wire.accumulate import Accumulator
 from daneel.wire.error_body import PeerError, read_error
 from daneel.wire.lenient_json import decode
 from daneel.wire.messages import Delta
 
-MAX_WHOLE_BYTES = 64 * 1024 * 1024
 MAX_STREAM_BYTES = 1024 * 1024 * 1024
 MAX_ERROR_BYTES = 1024 * 1024
 
@@ -62,17 +63,25 @@ _NEVER_STREAMS = ("json", "html")
 class Connection:
     """Speaks HTTP with one server, from any number of threads. `base_url` has no slash at its end."""
 
-    def __init__(self, base_url: str, *, api_key: str | None, timeouts: Timeouts) -> None:
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        api_key: str | None,
+        timeouts: Timeouts,
+        verify: ssl.SSLContext | bool = True,
+        cancelled: threading.Event | None = None,
+    ) -> None:
         self.base_url = base_url
-        self.cancelled = threading.Event()
+        self.cancelled = cancelled or threading.Event()
         self._timeouts = timeouts
         self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
         self._lock = threading.Lock()
         # compressed replies would get round the limits on size
         headers = {"Accept-Encoding": "identity", "User-Agent": "daneel"}
         if api_key:
-            headers["Authorization"] = f"Bearer {_checked_key(api_key)}"
-        self._http = httpx2.Client(headers=headers, trust_env=not is_loopback(base_url))
+            headers["Authorization"] = f"Bearer {checked_key(api_key)}"
+        self._http = httpx2.Client(headers=headers, trust_env=not is_loopback(base_url), verify=verify)
 
     def close(self) -> None:
         self._http.close()
@@ -86,20 +95,52 @@ class Connection:
 
     def get(self, path: str, *, end_at: float | None) -> Any:
         """The JSON at a route."""
-        with self._open("GET", path, None, self._timeouts.connect_s * 3, end_at) as response:
-            body = _read_whole(response, MAX_WHOLE_BYTES, self.base_url)
-        return self._decoded(body)
+        wait_s = self._timeouts.connect_s * 3
+        with self._open("GET", path, None, wait_s, end_at) as response:
+            body = self._body(response, wait_s, end_at)
+        try:
+            return decode(body)
+        except ValueError:
+            raise BadReply(f"{self.base_url}{path} is not JSON: {body[:200]!r}") from None
 
-    def chat(self, content: bytes, *, stream: bool, on_delta: OnDelta | None, end_at: float | None) -> Reply:
-        """One completed reply. Whether it is read as a stream is up to what the server sends: some ignore `stream`."""
+    def chat(
+        self, content: bytes, *, stream: bool, on_delta: OnDelta | None, end_at: float | None, split_thoughts: bool
+    ) -> Reply:
+        """One completed reply. Whether it is read as a stream is up to what the server sends: some ignore `stream`.
+
+        `split_thoughts`: take thoughts in a family's tags out of the content.
+        """
         began = time.monotonic()
+        reader = StreamReader(Accumulator(split=InlineThoughts() if split_thoughts else None), on_delta)
         wait_s = self._timeouts.first_token_s if stream else self._timeouts.whole_s
         with self._open("POST", "/chat/completions", content, wait_s, end_at) as response:
             kind = response.headers.get("content-type", "").lower()
             if "event-stream" in kind or (stream and not any(name in kind for name in _NEVER_STREAMS)):
-                return self._streamed(response, on_delta, began, end_at)
-            body = _read_whole(response, MAX_WHOLE_BYTES, self.base_url)
-        return self._whole(body, on_delta, began)
+                return self._streamed(response, reader, began, end_at)
+            body = self._body(response, wait_s, end_at)
+        return self._whole(body, reader, began)
+
+    def _body(self, response: httpx2.Response, wait_s: float, end_at: float | None) -> bytes:
+        """A whole body, within `wait_s`, however slowly its bytes come."""
+        with ProgressWatch(socket_of(response), stall_s=wait_s, end_at=end_at) as watch:
+            try:
+                body = read_whole(response, MAX_WHOLE_BYTES, self.base_url)
+            except (httpx2.HTTPError, httpx2.StreamError):
+                if watch.fired is None:
+                    raise
+        if watch.fired is not None and not self.cancelled.is_set():
+            raise self._overdue(watch.fired, wait_s)
+        if not body.strip():
+            raise StreamBroken(f"{self.base_url} sent an empty body", retryable=True)
+        return body
+
+    def _overdue(self, fired: str, waited_s: float, reader: StreamReader | None = None) -> ClientError:
+        started = reader is not None and reader.started
+        partial = reader.read.message() if reader is not None else None
+        if fired == "end":
+            said = f"the time given to the request to {self.base_url} is over"
+            return RequestTimeout(said, started=started, partial=partial)
+        return ProgressTimeout(f"{self.base_url} made no progress for {waited_s:g} s", started=started, partial=partial)
 
     @contextlib.contextmanager
     def _open(
@@ -129,7 +170,7 @@ class Connection:
     def _explained(self, error: Exception, end_at: float | None) -> ClientError:
         if self.cancelled.is_set():
             return RequestCancelled("the request was cancelled")
-        if isinstance(error, httpx2.TimeoutException) and end_at is not None and time.monotonic() >= end_at:
+        if isinstance(error, httpx2.TimeoutException) and _is_over(end_at):
             return RequestTimeout(f"the time given to the request to {self.base_url} is over")
         return from_transport(error, self.base_url, started=False)
 
@@ -145,40 +186,20 @@ class Connection:
             shut_down(connected)
 
     def _refusal(self, response: httpx2.Response) -> ClientError:
-        error = read_error(_read_whole(response, MAX_ERROR_BYTES, self.base_url, cut=True))
+        error = read_error(read_whole(response, MAX_ERROR_BYTES, self.base_url, cut=True))
         headers = response.headers
-        after_s = _retry_after_s(headers.get("retry-after"))
+        after_s = retry_after_s(headers.get("retry-after"))
         location = headers.get("location")
         return from_status(response.status_code, error, self.base_url, retry_after_s=after_s, location=location)
 
-    def _decoded(self, body: bytes) -> Any:
-        if not body.strip():
-            raise StreamBroken(f"{self.base_url} sent an empty body", retryable=True)
-        try:
-            return decode(body)
-        except ValueError:
-            raise BadReply(f"{self.base_url} sent what is not JSON: {body[:200]!r}") from None
+    def _whole(self, body: bytes, reader: StreamReader, began: float) -> Reply:
+        reader.take_whole(body)
+        self._check_end(reader, None, None)
+        reason = self._checked_reason(reader.read, started=True)
+        return from_accumulator(reader.read, reason, duration_s=time.monotonic() - began)
 
-    def _whole(self, body: bytes, on_delta: OnDelta | None, began: float) -> Reply:
-        read = Accumulator()
-        payload = self._decoded(body)
-        delta = read.add(payload)
-        error = read.error
-        if error is not None:
-            # a status of 200 around an error
-            raise self._error_frame(error, read, started=False)
-        if read.num_choices_seen == 0:
-            raise BadReply(f"{self.base_url} sent a reply without a choice: {body[:200]!r}")
-        reason = self._checked_reason(read, started=True)
-        last = read.final_delta()
-        for part in (delta, last):
-            if on_delta is not None and part is not None and part != Delta():
-                on_delta(part)
-        return from_accumulator(read, reason, duration_s=time.monotonic() - began)
-
-    def _streamed(self, response: httpx2.Response, on_delta: OnDelta | None, began: float, end_at: float | None) -> Reply:
-        reader = StreamReader(Accumulator(), on_delta)
-        connected = _socket_of(response)
+    def _streamed(self, response: httpx2.Response, reader: StreamReader, began: float, end_at: float | None) -> Reply:
+        connected = socket_of(response)
         watch = ProgressWatch(connected, stall_s=self._timeouts.first_token_s, end_at=end_at)
         ttft_s: float | None = None
         broken: Exception | None = None
@@ -188,7 +209,8 @@ class Connection:
                 for piece in response.iter_bytes():
                     num_bytes += len(piece)
                     if num_bytes > MAX_STREAM_BYTES:
-                        raise BadReply(f"the stream is longer than {MAX_STREAM_BYTES} bytes", partial=reader.read.message())
+                        said = f"the stream is longer than {MAX_STREAM_BYTES} bytes"
+                        raise BadReply(said, started=reader.started, partial=reader.read.message())
                     if reader.feed(piece):
                         watch.progress(_DRAIN_S if reader.done else self._stall_s(reader))
                     if ttft_s is None and reader.started:
@@ -197,9 +219,12 @@ class Connection:
                         break
             except (httpx2.HTTPError, httpx2.StreamError) as error:
                 broken = error
-        ended = reader.done or (broken is None and watch.fired is None and _announces_its_end(response))
+        fired = watch.fired
+        if isinstance(broken, httpx2.TimeoutException) and _is_over(end_at):
+            fired = "end"  # the socket's own limit was the first to notice
+        ended = reader.done or (broken is None and fired is None and announces_its_end(response))
         # after the end mark nothing is awaited, so nothing can have gone wrong
-        self._check_end(reader, None if reader.done else watch.fired, None if reader.done else broken)
+        self._check_end(reader, None if reader.done else fired, None if reader.done else broken)
         return self._finished(reader, ended, ttft_s=ttft_s, duration_s=time.monotonic() - began)
 
     def _stall_s(self, reader: StreamReader) -> float:
@@ -209,23 +234,26 @@ class Connection:
         """Raise what ended the stream before its end, if something did."""
         read, started = reader.read, reader.started
         if self.cancelled.is_set():
-            raise RequestCancelled("the request was cancelled", partial=read.message())
+            raise RequestCancelled("the request was cancelled", started=started, partial=read.message())
         if read.error is not None:
             raise self._error_frame(read.error, read, started=started)
-        if fired == "end":
-            raise RequestTimeout(f"the time given to the request to {self.base_url} is over", partial=read.message())
-        if fired == "stall":
-            waited_s = self._stall_s(reader)
-            raise ProgressTimeout(f"{self.base_url} made no progress for {waited_s:g} s", partial=read.message())
+        if fired is not None:
+            raise self._overdue(fired, self._stall_s(reader), reader)
         if broken is not None:
             raise from_transport(broken, self.base_url, started=started, partial=read.message()) from broken
 
     def _finished(self, reader: StreamReader, ended: bool, **measured: Any) -> Reply:
-        reader.finish()
+        try:
+            reader.finish()
+        except BadReply as error:
+            if ended:
+                raise
+            raise StreamBroken(f"the reply of {self.base_url} was cut off", retryable=not reader.started) from error
         self._check_end(reader, None, None)
         reason = self._checked_reason(reader.read, started=reader.started)
         if not ended and not reader.done:
-            raise StreamBroken(f"the stream of {self.base_url} ended without its end mark", partial=reader.read.message())
+            said = f"the stream of {self.base_url} ended without its end mark"
+            raise StreamBroken(said, started=reader.started, partial=reader.read.message())
         return from_accumulator(reader.read, reason, **measured)
 
     def _checked_reason(self, read: Accumulator, *, started: bool) -> str:
@@ -233,7 +261,7 @@ class Connection:
         reason = read.finish_reason
         if reason is None:
             said = f"the reply of {self.base_url} ended without a finish reason"
-            raise StreamBroken(said, retryable=not started, partial=read.message())
+            raise StreamBroken(said, retryable=not started, started=started, partial=read.message())
         if reason in ("error", "abort"):
             error = PeerError(f"finish reason {reason!r}", code=reason)
             raise self._error_frame(error, read, started=started)
@@ -242,50 +270,8 @@ class Connection:
     def _error_frame(self, error: PeerError, read: Accumulator, *, started: bool) -> ErrorInStream:
         busy = str(error.code) in _BUSY or str(error.type) in _BUSY
         said = f"{self.base_url} ended the reply with an error: {error.message}"
-        return ErrorInStream(said, error=error, retryable=busy and not started, partial=read.message())
+        return ErrorInStream(said, error=error, retryable=busy and not started, started=started, partial=read.message())
 
 
-def _read_whole(response: httpx2.Response, max_bytes: int, where: str, *, cut: bool = False) -> bytes:
-    """The body, up to a limit: longer ones are cut or refused."""
-    parts: list[bytes] = []
-    num_bytes = 0
-    for piece in response.iter_bytes():
-        parts.append(piece)
-        num_bytes += len(piece)
-        if num_bytes > max_bytes:
-            if cut:
-                break
-            raise BadReply(f"{where} sent more than {max_bytes} bytes")
-    return b"".join(parts)[:max_bytes]
-
-
-def _announces_its_end(response: httpx2.Response) -> bool:
-    """Whether a body that was cut off could be told from a complete one: not if only the closed connection ends it."""
-    return "content-length" in response.headers or "chunked" in response.headers.get("transfer-encoding", "").lower()
-
-
-def _socket_of(response: httpx2.Response) -> socket.socket | None:
-    stream = response.extensions.get("network_stream")
-    connected = stream.get_extra_info("socket") if stream is not None else None
-    return connected if isinstance(connected, socket.socket) else None
-
-
-def _retry_after_s(value: str | None) -> float | None:
-    """Seconds from a `Retry-After` header: a number, or a date."""
-    if value is None:
-        return None
-    try:
-        seconds = float(value)
-    except ValueError:
-        try:
-            seconds = parsedate_to_datetime(value).timestamp() - time.time()
-        except (ValueError, TypeError, OverflowError):
-            return None
-    return max(0.0, seconds) if seconds == seconds else None
-
-
-def _checked_key(api_key: str) -> str:
-    key = api_key.strip()
-    if not key.isascii() or not key.isprintable() or " " in key:
-        raise UserError("the API key holds characters that cannot be sent in a header")
-    return key
+def _is_over(end_at: float | None) -> bool:
+    return end_at is not None and time.monotonic() >= end_at

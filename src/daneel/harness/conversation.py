@@ -14,6 +14,7 @@ from daneel.formats import history, registry
 from daneel.formats.telling import NOTICE_NAME
 from daneel.formats.template_traits import TemplateTraits
 from daneel.harness.recovery import Attempt
+from daneel.harness.reply import put_thoughts
 from daneel.wire.messages import Message
 
 JsonObject = dict[str, Any]
@@ -88,9 +89,6 @@ class Conversation:
         """The model's reply as history has it: calls as they were made, failed ones in the server's terms."""
         content = message.content or ""
         reply: JsonObject = {"role": "assistant", "content": content}
-        reasoning = message.reasoning or message.reasoning_content
-        if reasoning:
-            reply[reasoning_field or "reasoning"] = reasoning
         calls = [attempt for attempt in attempts if attempt.arguments is not None]
         unreadable = [attempt for attempt in attempts if attempt.arguments is None]
         if calls:
@@ -100,6 +98,9 @@ class Conversation:
         elif unreadable:
             parts = [content, *(attempt.raw for attempt in unreadable if attempt.raw not in content)]
             reply["content"] = "\n".join(part for part in parts if part)
+        reasoning = message.reasoning or message.reasoning_content
+        if reasoning:
+            put_thoughts(reply, reasoning, reasoning_field)
         self._add(reply)
 
     def add_results(self, attempts: Sequence[Attempt], texts: Sequence[str]) -> None:

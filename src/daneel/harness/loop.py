@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, NoReturn
 
 from daneel.harness.client_errors import ClientError, RequestTimeout, ServerRefused
@@ -28,7 +28,7 @@ from daneel.harness.run_record import CallRecord, JsonObject, Run
 from daneel.harness.safety.approvals import Approver
 from daneel.harness.safety.guard import Guard
 from daneel.harness.stop import Stop
-from daneel.harness.text_calls import rescue, split_thoughts
+from daneel.harness.text_calls import rescue
 
 LENGTH_REASONS = ("length", "max_tokens", "model_length")
 """How servers word it that a limit ended the reply."""
@@ -215,11 +215,11 @@ def _ask(session: _Session) -> Reply:
         reply = _chat(session, None)
     meter.turns += 1
     meter.add_usage(reply.usage)
+    for moved in reply.failovers:
+        recorder.event("failed_over", **asdict(moved))
     recorder.event("reply", **reply_data(reply))
     for warning in reply.warnings:
         session.warn(field=warning.field, action=warning.action, detail=warning.detail)
-    if not session.conversation.is_daneel:
-        split_thoughts(reply.message)
     return reply
 
 

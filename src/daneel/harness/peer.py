@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any, Protocol, cast
 
 import msgspec
@@ -11,7 +12,7 @@ from daneel.errors import UserError
 from daneel.harness import client_errors
 from daneel.harness.client_errors import ClientError, ContextOverflow, ErrorInStream, RequestCancelled, ServerRefused
 from daneel.harness.connection import OnDelta
-from daneel.harness.reply import Reply
+from daneel.harness.reply import Failover, Reply
 from daneel.harness.run_record import JsonObject
 from daneel.harness.stop import Stop
 from daneel.wire.error_body import PeerError
@@ -64,6 +65,8 @@ def reply_data(reply: Reply) -> JsonObject:
         "reasoning_field": reply.reasoning_field,
         "refusal": reply.refusal,
         "warnings": msgspec.to_builtins(reply.warnings),
+        "server": reply.server,
+        "failovers": [asdict(moved) for moved in reply.failovers],
     }
 
 
@@ -75,6 +78,7 @@ def reply_from(data: JsonObject) -> Reply:
             finish_reason=data["finish_reason"],
             usage=msgspec.convert(data["usage"], Usage) if data.get("usage") else None,
             warnings=msgspec.convert(data.get("warnings") or [], list[Warning]),
+            failovers=msgspec.convert(data.get("failovers") or [], list[Failover]),
             **{name: data[name] for name in _PLAIN_FIELDS if data.get(name) is not None},
         )
     except (KeyError, TypeError, msgspec.ValidationError) as error:
@@ -91,6 +95,7 @@ _PLAIN_FIELDS = (
     "daneel",
     "reasoning_field",
     "refusal",
+    "server",
 )
 
 

@@ -14,12 +14,16 @@ class RetryPolicy:
     so that many clients do not come back at once. A server's `Retry-After` is a lower limit; one longer than
     `max_retry_after_s` ends it. A server that was never reached is tried once more only: it is most likely not there; one
     that drops the connection twice more only: a request that makes a server crash does so every time.
+
+    Where there are several servers, the next one is asked at once, and the pauses are between rounds through all of them. Only
+    one that is busy, and free again within `stay_s`, is waited for once: it holds the conversation in its cache.
     """
 
     max_retries: int = 5
     first_s: float = 0.5
     longest_s: float = 20.0
     max_retry_after_s: float = 120.0
+    stay_s: float = 5.0
 
     def pause_s(self, error: ClientError, num_retries: int, *, reached: bool) -> float | None:
         """Seconds to wait before sending again after `error`, or `None`: give up."""

@@ -1,4 +1,4 @@
-"""Calls and thoughts that a server left as text in the content, found with the parsers of all families daneel knows.
+"""Calls that a server left as text in the content, found with the parsers of all families daneel knows.
 
 Only for the tools of this harness: a call in bare or fenced JSON counts when it names one of them; a call between a family's
 own markers counts whatever it names (then the model is told that there is no such tool), and one between markers that cannot
@@ -23,7 +23,6 @@ from daneel.harness.run_record import CallRecord
 from daneel.wire.messages import CallError, FailedToolCall, FunctionCall, Message, ToolCall
 
 MAX_TEXT_CHARS = 1_000_000
-THOUGHT_OPEN, THOUGHT_CLOSE = "<think>", "</think>"
 
 
 def rescue(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -56,15 +56,40 @@ def new_call_id() -> str:
     return "call_" + uuid.uuid4().hex[:24]
 
 
+class SplitText(NamedTuple):
+    """Content as thoughts and content. `was_thoughts`: so was all content before it."""
+
+    thoughts: str
+    content: str
+    was_thoughts: bool = False
+
+    def with_content(self, more: str) -> SplitText:
+        return self._replace(content=self.content + more)
+
+
+class ContentSplitter(Protocol):
+    """Takes thoughts out of content that comes in pieces. `tag`: the text that set them off, in place of a field's name."""
+
+    tag: str | None
+
+    def feed(self, text: str) -> SplitText: ...
+
+    def finish(self) -> SplitText: ...
+
+    @property
+    def held(self) -> SplitText: ...
+
+
 class Accumulator:
     """Reads chunks of a stream, or one whole reply, of any peer.
 
     After the last `add()`: `message()`, and the attributes `finish_reason` (the peer's own word), `usage`, `cached_tokens`
     (`None` if the peer did not say), `warnings`, `daneel`, `error` (an error frame, if one came), `reasoning_field` (the name
     the peer gave the thoughts), `refusal`, `model`, `system_fingerprint`, and `notes` (what was out of the ordinary, in words).
+    `split` takes thoughts out of the content of peers that leave them there; `reasoning_field` is then the tag it found.
     """
 
-    def __init__(self, *, new_id: Callable[[], str] = new_call_id) -> None:
+    def __init__(self, *, new_id: Callable[[], str] = new_call_id, split: ContentSplitter | None = None) -> None:
         self.finish_reason: str | None = None
         self.usage: Usage | None = None
         self.cached_tokens: int | None = None
@@ -80,6 +105,7 @@ class Accumulator:
         self._content: list[str] = []
         self._reasoning: list[str] = []
         self._halves = {"content": SurrogateJoiner(), "reasoning": SurrogateJoiner()}
+        self._split = split
         self._calls = CallPieces(new_id)
         self._failed: list[FailedToolCall] = []
         self._issues: list[ToolCallIssue] = []
@@ -115,13 +141,14 @@ class Accumulator:
 
     def final_delta(self) -> Delta:
         """The calls, good and failed, with issues and repairs: after the deltas of `add()` this joins to `message()`."""
-        rest = {name: half.finish() or None for name, half in self._halves.items()}
-        self._content.append(rest["content"] or "")
-        self._reasoning.append(rest["reasoning"] or "")
+        rest = Delta()
+        self._write_reasoning(self._halves["reasoning"].finish(), rest)
+        self._write_content(self._halves["content"].finish(), rest)
+        self._end_split(rest)
         message = self.message()
         return Delta(
-            content=rest["content"],
-            reasoning=rest["reasoning"],
+            content=rest.content,
+            reasoning=rest.reasoning,
             tool_calls=message.tool_calls,
             failed_tool_calls=message.failed_tool_calls,
             tool_call_issues=message.tool_call_issues,
@@ -130,10 +157,11 @@ class Accumulator:
 
     def message(self) -> Message:
         """The message so far. Thoughts are in `reasoning`, whatever the peer calls them; `reasoning_field` keeps its name."""
+        held = self._split.held if self._split else SplitText("", "")
         return Message(
             role="assistant",
-            content="".join(self._content) or None,
-            reasoning="".join(self._reasoning) or None,
+            content="".join([*self._content, held.content]) or None,
+            reasoning="".join([*self._reasoning, held.thoughts]) or None,
             tool_calls=self._calls.calls(),
             failed_tool_calls=list(self._failed),
             tool_call_issues=list(self._issues),
@@ -173,6 +201,8 @@ class Accumulator:
             return False
         self.num_choices_seen += 1
         self._add_usage(choice.get("usage"))
+        if choice.get("error") and self.error is None:
+            self.error = error_in({"error": choice["error"]})
         progressed = False
         for name in ("delta", "message"):
             part = choice.get(name)
@@ -206,10 +236,9 @@ class Accumulator:
         for name in REASONING_FIELDS:
             text = part.get(name)
             if isinstance(text, str) and text:
+                self._end_split(delta)  # a peer that takes the thoughts out itself leaves none in the content
                 self.reasoning_field = self.reasoning_field or name
-                text = self._halves["reasoning"].feed(text)
-                self._reasoning.append(text)
-                delta.reasoning = (delta.reasoning or "") + text
+                self._write_reasoning(self._halves["reasoning"].feed(text), delta)
                 return
 
     def _add_content(self, content: Any, delta: Delta) -> None:
@@ -221,11 +250,35 @@ class Accumulator:
                 continue
             text = _plain_text(part)
             if text:
-                text = self._halves["content"].feed(text)
-                self._content.append(text)
-                delta.content = (delta.content or "") + text
+                self._write_content(self._halves["content"].feed(text), delta)
             elif part is not None and not isinstance(part, str) and text is None:
                 self._note(f"content that is no text: {part!r:.80}")
+
+    def _write_reasoning(self, text: str, delta: Delta) -> None:
+        if text:
+            self._reasoning.append(text)
+            delta.reasoning = (delta.reasoning or "") + text
+
+    def _write_content(self, text: str, delta: Delta) -> None:
+        if self._split is not None and text:
+            self._write_split(self._split.feed(text), self._split.tag, delta)
+        elif text:
+            self._content.append(text)
+            delta.content = (delta.content or "") + text
+
+    def _write_split(self, split: SplitText, tag: str | None, delta: Delta) -> None:
+        if split.was_thoughts:
+            self._reasoning[:0], self._content = self._content, []
+        self.reasoning_field = self.reasoning_field or tag
+        self._write_reasoning(split.thoughts, delta)
+        if split.content:
+            self._content.append(split.content)
+            delta.content = (delta.content or "") + split.content
+
+    def _end_split(self, delta: Delta) -> None:
+        if self._split is not None:
+            split, self._split = self._split, None
+            self._write_split(split.finish(), split.tag, delta)
 
     def _converted(self, values: Any, kind: type[Any], field: str) -> list[Any]:
         """daneel's own additions as structs. What does not fit is noted with its text: it must not vanish."""

@@ -5,7 +5,7 @@ any of these, put all parallel calls at index 0, repeat ids, repeat names in eve
 whole call twice. The rules, in order, for the piece of a call:
 
 1. With an index, the latest call of that index is meant; without, the call with that id; else the call written to last. A
-   piece with neither name nor id goes on with the call written to last if its index is new.
+   piece without a name whose index is new goes on with the call of its id, or, without an id, with the one written to last.
 2. It opens a new call instead if its id is another one than that call's (unless it only goes on with unfinished arguments: some
    peers make up a new id for every piece), or if it names a function and that call is named otherwise, finished, or stood in
    the same list.
@@ -155,12 +155,13 @@ class CallPieces:
             for slot in reversed(self._slots):
                 if slot.index == piece.index:
                     return slot
-            return self._last if piece.name is None and piece.id is None else None
-        if piece.id is not None:
-            for slot in reversed(self._slots):
-                if slot.id == piece.id:
-                    return slot
-        return self._last
+            if piece.name is not None:
+                return None
+            return self._last if piece.id is None else self._with_id(piece.id)
+        return (self._with_id(piece.id) if piece.id is not None else None) or self._last
+
+    def _with_id(self, call_id: str) -> _Slot | None:
+        return next((slot for slot in reversed(self._slots) if slot.id == call_id), None)
 
     def _opens_another(self, slot: _Slot, piece: _Piece) -> bool:
         if piece.id is not None and slot.id is not None and piece.id != slot.id:
