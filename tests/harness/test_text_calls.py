@@ -109,24 +109,6 @@ def test_a_call_told_again_in_prose_is_no_call() -> None:
     assert len(read(CALL, made=made).tool_calls) == 1  # bare: it wants the call again
 
 
-@pytest.mark.parametrize(
-    ("content", "thought", "answer"),
-    [
-        ("<think>hm</think>yes", "hm", "yes"),
-        ("<think>\nhm\n</think>\n\nyes", "hm", "yes"),
-        ("hm</think>yes", "hm", "yes"),
-        ("<think></think>yes", None, "yes"),
-        ("<think>hm", "hm", None),
-        ("yes", None, "yes"),
-        ("say <think> and </think>", None, "say <think> and </think>"),
-    ],
-)
-def test_thoughts_in_tags(content: str, thought: str | None, answer: str | None) -> None:
-    message = Message(role="assistant", content=content)
-    split_thoughts(message)
-    assert (message.reasoning, message.content) == (thought, answer)
-
-
 PIECES = [
     "<tool_call>",
     "</tool_call>",

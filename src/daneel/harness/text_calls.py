@@ -49,17 +49,6 @@ def rescue(
     return [] if in_thoughts else _json_that_is_no_answer(message, harness, truncated=truncated)
 
 
-def split_thoughts(message: Message) -> None:
-    """Move thoughts in think tags at the start of the content into `reasoning`; also where the prompt had opened them."""
-    content = message.content or ""
-    opened = content.lstrip().startswith(THOUGHT_OPEN)
-    before, closed, after = content.partition(THOUGHT_CLOSE)
-    if message.reasoning or not (opened or (closed and THOUGHT_OPEN not in before)):
-        return
-    message.reasoning = before.lstrip().removeprefix(THOUGHT_OPEN).strip() or None
-    message.content = after.strip() or None
-
-
 _NAME_KEY = re.compile(r"""\b(?:name|function|tool|tool_name|action)\b["']?\s*[:=]\s*["']?([\w.\-]+)""")
 _ARGUMENTS_KEY = re.compile(r"""\b(?:arguments|parameters|args|params|input)\b["']?\s*[:=]""")
 _FENCE = re.compile(r"\A```\w*\s*(.*?)\s*```\Z", re.DOTALL)
