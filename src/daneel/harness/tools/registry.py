@@ -19,8 +19,9 @@ import inspect
 import json
 import re
 import textwrap
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args, overload
 
 from pydantic import BaseModel
@@ -38,8 +39,22 @@ __all__ = ["Effect", "Tool", "result_text", "source_of", "tool"]
 Effect = Literal["read", "write", "network", "exec"]
 EFFECTS: frozenset[Effect] = frozenset(get_args(Effect))
 
-NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}\Z")
+MAX_NAME_CHARS = 64
+NAME = re.compile(rf"[A-Za-z0-9_.-]{{1,{MAX_NAME_CHARS}}}\Z")
 """Names that all servers take."""
+
+
+GATE_PARAMETERS: dict[str, Any] = {
+    "requires": (),
+    "only_after": (),
+    "max_calls": None,
+    "hidden_until": None,
+    "gate": None,
+}
+CHANGEABLE = frozenset(
+    {"name", "description", "parallel", "repeats", "effects", "examples", "render"}
+    | {"max_result_chars", "rest_hint", "timeout_s", *GATE_PARAMETERS}
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,6 +101,34 @@ class Tool:
         gated = [[[after.tool, after.success, after.same] for after in gates.after], gates.max_calls, repr(gates.gate)]
         limits = [self.max_result_chars, self.rest_hint, self.timeout_s]
         return [self.declaration(), self.source, self.parallel, self.repeats, sorted(self.effects), code, gated, limits]
+
+    def with_changes(self, **changes: Any) -> Tool:
+        """A copy that some of `@tool`'s parameters change, such as `timeout_s=` or `max_calls=`; checked as there.
+
+        For tools that somebody else has made. The parameters of gates (`requires`, `only_after`, `max_calls`,
+        `hidden_until`, `gate`) replace all gates together.
+        """
+        label = f"tool {self.name}"
+        gates = {name: changes.pop(name) for name in GATE_PARAMETERS if name in changes}
+        for name, check in self._checked().items():
+            if name in changes:
+                changes[name] = check(changes[name], label)
+        if unknown := set(changes) - CHANGEABLE:
+            raise UserError(f"{label}: {min(unknown)!r} cannot be changed; there are {', '.join(sorted(CHANGEABLE))}")
+        if gates:
+            changes["gates"] = gates_of(label, **{**GATE_PARAMETERS, **gates})
+        changed = replace(self, **changes)
+        check_name(changed.name, label)
+        check_limits(label, max_result_chars=changed.max_result_chars, timeout_s=changed.timeout_s)
+        return changed
+
+    def _checked(self) -> dict[str, Callable[[Any, str], Any]]:
+        parameters = set(self.parameters.get("properties", {}))
+        return {
+            "effects": effects_of,
+            "examples": examples_of,
+            "render": lambda given, label: renderer(given, parameters, label),
+        }
 
     def bind(self, arguments: dict[str, Any]) -> Bound:
         """Check arguments. Raises ArgumentsError, whose message is for the model."""
@@ -163,8 +206,7 @@ def tool(
     def make(function: Callable[..., Any]) -> Tool:
         tool_name = name or function.__name__
         label = f"{where(function)}: tool {tool_name}"
-        if not NAME.match(tool_name):
-            raise UserError(f"{where(function)}: tool name {tool_name!r}: use 1 to 64 letters, digits, '_', '-' and '.'")
+        check_name(tool_name, where(function))
         text, per_parameter = describe(function)
         text = description if description is not None else text
         if not text.strip():
@@ -200,12 +242,30 @@ def tool(
     return make if function is None else make(function)
 
 
+def named_apart(tools: Iterable[Any]) -> tuple[Any, ...]:
+    """Where two tools have one name, those that came from elsewhere get their origin before it."""
+    tools = tuple(tools)
+    counts = Counter(tool.name for tool in tools if isinstance(tool, Tool))
+    return tuple(
+        replace(tool, name=f"{tool.origin}_{tool.name}"[:MAX_NAME_CHARS])
+        if isinstance(tool, Tool) and tool.origin and counts[tool.name] > 1
+        else tool
+        for tool in tools
+    )
+
+
 def effects_of(given: Effect | Iterable[Effect], label: str) -> frozenset[Effect]:
     """The effects that a person has named. Raises UserError for one that there is not."""
     effects: frozenset[Effect] = frozenset([given] if isinstance(given, str) else given)
     for effect in effects - EFFECTS:
         raise UserError(f"{label}: effects: {effect!r} is none of {', '.join(sorted(EFFECTS))}")
     return effects
+
+
+def check_name(name: str, label: str) -> None:
+    """Raises UserError for a name that some server would refuse."""
+    if not isinstance(name, str) or not NAME.match(name):
+        raise UserError(f"{label}: tool name {name!r}: use 1 to {MAX_NAME_CHARS} letters, digits, '_', '-' and '.'")
 
 
 def check_limits(label: str, *, max_result_chars: int | None, timeout_s: float | None) -> None:
