@@ -62,20 +62,23 @@ def register(app: typer.Typer) -> None:
             sigterm = stack.enter_context(ends_on_sigterm())
             held = load(file)
             changes = {"temperature": temperature, "max_turns": max_turns, "first_tool_choice": first_tool_choice}
-            chosen = held.harness(harness).with_changes(**{name: value for name, value in changes.items() if value is not None})
+            options = {name: value for name, value in changes.items() if value is not None}
+            chosen = held.harness(harness).with_changes(**options)
             wanted = _goal_of(held, prompt, goal)
             _take_lock(stack, lock, lock_name(file, f"goal {goal}" if goal else str(prompt)) if no_overlap else None)
             if harness is None and len(held.harnesses) > 1:
                 print(f"harness {chosen.name} of {', '.join(held.harnesses)}; --harness takes another", file=sys.stderr)
             client, url = connect(stack, server=server, serve=serve, model=model, key=key)
-            view = RunView(_console(as_json), streams=not no_stream)
+            view = RunView(terminal(as_json), streams=not no_stream)
             labels = {"goal": wanted.name if wanted else None, "file": str(file), "server": url, "model": client.model}
+            # what `daneel resume` needs, from whatever folder it is called
+            kept = {**labels, "file": str(file.resolve()), "serve": _found(serve), "options": options}
             finished = run(
                 chosen,
                 wanted.prompt if wanted else str(prompt),
                 client=client,
                 observer=view,
-                transcript=open_transcripts(stack, labels),
+                transcript=open_transcripts(stack, kept),
                 seed=seed,
                 stream=not no_stream,
             )
@@ -84,13 +87,18 @@ def register(app: typer.Typer) -> None:
             if as_json:
                 judged = {"goal": wanted.name, "achieved": achieved, "verdict": verdict} if wanted else {}
                 print(json.dumps({**finished.to_dict(), **labels, **judged}, default=str), file=out, flush=True)
-            code = _exit_code(finished, terminated=sigterm.came)
+            code = exit_code(finished, terminated=sigterm.came)
             try:
                 hand_over(finished, achieved=achieved, then=commands[0], or_else=commands[1])
             except ThenFailed as error:
                 print(f"daneel: {error}", file=sys.stderr)
                 code = code or THEN_FAILED
         raise typer.Exit(code)
+
+
+def _found(model: str | None) -> str | None:
+    """A model for --serve, by its absolute path if it is a file."""
+    return str(Path(model).resolve()) if model is not None and Path(model).exists() else model
 
 
 def _take_lock(stack: ExitStack, *names: str | None) -> None:
@@ -126,12 +134,12 @@ def judge(goal: Goal | None, finished: Run) -> tuple[bool | None, str | None]:
     return achieved, f"goal {goal.name}: {'achieved' if achieved else 'not achieved'}"
 
 
-def _console(as_json: bool) -> Console:
+def terminal(as_json: bool) -> Console:
     """Standard output; with --json, standard error if a person is there to see it."""
     return Console(stderr=as_json, quiet=as_json and not sys.stderr.isatty(), highlight=False)
 
 
-def _exit_code(finished: Run, *, terminated: bool) -> int:
+def exit_code(finished: Run, *, terminated: bool) -> int:
     if finished.stop_reason == "cancelled":
         return TERMINATED if terminated else INTERRUPTED
     return 0 if finished.stop_reason == "answered" else 1

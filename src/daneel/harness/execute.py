@@ -46,7 +46,7 @@ def execute(
     together = 1 < len(runnable) <= MAX_PARALLEL_CALLS and all(
         attempt.tool and attempt.tool.parallel and not attempt.tool.gates for attempt in runnable
     )
-    records = recorder.recall(runnable, meter.harness.recovery.unknown_outcome)
+    records = recorder.recall(runnable, meter)
     outcomes: list[Outcome] = []
     try:
         if together:

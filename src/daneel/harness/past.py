@@ -16,6 +16,7 @@ from typing import Any, cast
 
 from daneel.errors import UserError
 from daneel.harness.client_errors import ClientError
+from daneel.harness.limits import Meter
 from daneel.harness.peer import ChatClient, error_from, reply_from
 from daneel.harness.recovery import Attempt, Problem, ProblemKind
 from daneel.harness.reply import Reply
@@ -25,11 +26,16 @@ from daneel.harness.transcript import EventRow
 Decide = Callable[[Attempt], bool]
 """Whether a call that had begun, and whose outcome is not on record, is made again."""
 
+ORDINARY = frozenset({"message", "peer", "request", "reply", "call", "result", "stop"})
+"""Kinds that every run has. They are in the transcript; a run's `events` hold the others."""
+
 OWN = frozenset({"resumed", "rerun", "unknown_outcome", "transcript_failed"})
 """Kinds that tell of one attempt at the run, not of the run itself."""
 
 BY_ID = frozenset({"call", "result", "told"})
-ESSENTIAL = frozenset({"reply", "message", "call", "result"})
+ESSENTIAL = frozenset({"reply", "message", "call"})
+"""Kinds that make the run what it is: these must come again as they are on record, and in full."""
+
 INTERRUPTED = "interrupted"
 PAUSES = frozenset({"cancelled", "invalid"})
 """Stop reasons that end one attempt at a run and leave the run itself open."""
@@ -54,7 +60,7 @@ class Past:
         self._strict = strict
         events = _without_pauses([row.event for row in rows])
         self.num_turns = sum(event.kind == "reply" for event in events)
-        self._own = [event for event in events if event.kind in OWN]
+        self.out_of_the_ordinary = [event for event in events if event.kind not in ORDINARY]
         self._queues: dict[str, deque[Event]] = {}
         self._by_id: dict[tuple[str, str], Event] = {}
         for event in events:
@@ -70,11 +76,6 @@ class Past:
         """Whether the run's server was daneel's; None when it had not been asked yet."""
         queue = self._queues.get("peer")
         return bool(queue[0].data.get("is_daneel")) if queue else None
-
-    @property
-    def own_events(self) -> list[Event]:
-        """What earlier attempts at the run left on record of themselves."""
-        return self._own
 
     def client(self, live: ChatClient, *, on_live: Callable[[], object]) -> ChatClient:
         """The replies on record, then `live`'s. `on_live` is called before the first of these is asked for."""
@@ -96,23 +97,21 @@ class Past:
         if event.kind in OWN or event.kind == "result":
             return False
         left = self._left()
-        if not left:
-            return False
-        if self._strict or event.kind in ESSENTIAL or event.kind == "stop":
+        if left and (event.kind in ESSENTIAL or event.kind == "stop"):
             raise Diverged(self._sentence(event, f"{event.kind} {_short(event)}", f"{left[0].kind} {_short(left[0])}"))
-        return True
+        # while there is more on record, it is the record that counts
+        return bool(left)
 
     def finish(self) -> None:
         """The record must be used up now: what comes next is new. Raises Diverged when it is not."""
-        left = [event for event in self._left() if self._strict or event.kind in ESSENTIAL]
-        left += [event for (kind, _), event in self._by_id.items() if kind == "result"]
+        left = self._left() + [event for (kind, _), event in self._by_id.items() if kind == "result"]
         if left:
-            raise Diverged(self._sentence(left[0], "goes on to the next turn", f"{left[0].kind} {_short(left[0])}"))
+            raise Diverged(self._sentence(left[0], "another request", f"{left[0].kind} {_short(left[0])}"))
 
-    def recall(self, attempts: Sequence[Attempt]) -> tuple[dict[str, CallRecord], list[tuple[Attempt, bool]]]:
+    def recall(self, attempts: Sequence[Attempt], meter: Meter) -> tuple[dict[str, CallRecord], list[tuple[Attempt, bool]]]:
         """Outcomes on record by call id; and the calls whose outcome is not known, each with whether it is made again.
 
-        A call that was refused then is refused again, in the same words.
+        A call that was refused then is refused again, in the same words, and does not count against its tool's limit.
         """
         records: dict[str, CallRecord] = {}
         unknown: list[tuple[Attempt, bool]] = []
@@ -123,6 +122,7 @@ class Past:
             if told is not None:
                 kind = cast(ProblemKind, told.data["problem"])
                 attempt.problem = Problem(kind, told.data["error"], told.data.get("text") or told.data["error"])
+                meter.calls[attempt.tool.name] -= 1
                 attempt.tool = attempt.bound = None
             elif result is not None:
                 records[attempt.id] = _record(attempt, result.data)
@@ -138,15 +138,14 @@ class Past:
 
     def _left(self) -> list[Event]:
         """What is on record and has not come again; results apart, which may be there out of order."""
-        queued = [event for queue in self._queues.values() for event in queue]
-        by_id = [event for (kind, _), event in self._by_id.items() if kind != "result"]
+        queued = [event for kind, queue in self._queues.items() if kind in ESSENTIAL for event in queue]
+        by_id = [event for (kind, _), event in self._by_id.items() if kind in ESSENTIAL]
         return sorted([*queued, *by_id], key=lambda event: event.turn)
 
     def _compare(self, stored: Event, event: Event) -> None:
-        for name in ("name", "arguments") if event.kind == "call" else ("message",) if self._strict else ():
-            was, now = stored.data.get(name), event.data.get(name)
-            if _json(was) != _json(now) and event.kind in ("call", "message"):
-                raise Diverged(self._sentence(event, f"{event.kind} {_short(event)}", _short(stored)))
+        names = {"call": ("name", "arguments"), "message": ("message",) if self._strict else ()}.get(event.kind, ())
+        if any(_json(stored.data.get(name)) != _json(event.data.get(name)) for name in names):
+            raise Diverged(self._sentence(event, f"{event.kind} {_short(event)}", _short(stored)))
 
     def _sentence(self, event: Event, now: str, was: str) -> str:
         differs = f"in turn {event.turn} the harness now has {now}, on record is {was}"

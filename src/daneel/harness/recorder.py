@@ -7,12 +7,10 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from daneel.harness.past import Past
+from daneel.harness.limits import Meter
+from daneel.harness.past import ORDINARY, Past
 from daneel.harness.recovery import Attempt
 from daneel.harness.run_record import CallRecord, Event, JsonObject, Run
-
-ORDINARY = frozenset({"message", "peer", "request", "reply", "call", "result", "stop"})
-"""Kinds that every run has. They are in the transcript; a run's `events` hold the others."""
 
 DURABLE = frozenset({"reply", "stop", "resumed", "rerun", "unknown_outcome"})
 """Kinds that end a turn: written through to the disk, so that a power cut loses less than one turn."""
@@ -84,7 +82,7 @@ class Recorder:
 
     def begin(self, run_id: str, about: JsonObject) -> None:
         if self.past is not None:
-            self.events.extend(self.past.own_events)
+            self.events.extend(self.past.out_of_the_ordinary)
         if self._transcript is not None:
             try:
                 self._writer = self._transcript.begin(run_id, self._redact(about) if self._redact else about)
@@ -98,9 +96,8 @@ class Recorder:
             on_record = self.past is not None and self.past.holds(event)
             if not on_record:
                 self.wake()
-            if kind not in ORDINARY:
-                self.events.append(event)
-            if not on_record:
+                if kind not in ORDINARY:
+                    self.events.append(event)
                 self._tell(event)
 
     def wake(self) -> None:
@@ -111,19 +108,19 @@ class Recorder:
                 self.on_wake()
             self.event("resumed", after_turns=self.past.num_turns)
 
-    def recall(self, attempts: Sequence[Attempt], unknown_outcome: str) -> dict[str, CallRecord]:
+    def recall(self, attempts: Sequence[Attempt], meter: Meter) -> dict[str, CallRecord]:
         """The outcomes of calls that are on record already, by call id; none unless there is a past.
 
-        A call that had begun, and is not to be made again, gets `unknown_outcome` for a result.
+        A call that had begun, and is not to be made again, gets the policy's `unknown_outcome` for a result.
         """
         if self.past is None:
             return {}
-        records, unknown = self.past.recall(attempts)
+        records, unknown = self.past.recall(attempts, meter)
         for attempt, again in unknown:
             self.event("rerun" if again else "unknown_outcome", id=attempt.id, name=attempt.name)
             if not again:
                 arguments = attempt.bound.arguments if attempt.bound else {}
-                text = unknown_outcome.format(name=attempt.name)
+                text = meter.harness.recovery.unknown_outcome.format(name=attempt.name)
                 records[attempt.id] = CallRecord(attempt.name, arguments, text, "outcome unknown: interrupted", attempt.id)
         return records
 
