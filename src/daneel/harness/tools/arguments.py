@@ -84,7 +84,7 @@ def _convert(root: dict[str, Any], fault: Any) -> str | None:
             return f"{path}: left out, as no such argument exists and it was empty"
         return None
     try:
-        new = _lossless(kind, value)
+        new = lossless(kind, value)
     except ValueError:
         return None
     if new is None:
@@ -93,7 +93,7 @@ def _convert(root: dict[str, Any], fault: Any) -> str | None:
     return f"{path}: {show(value)} read as {show(new)}"
 
 
-def _lossless(kind: str, value: Any) -> Any:
+def lossless(kind: str, value: Any) -> Any:
     """`value` as the type that pydantic's error `kind` asks for; None when that is not certain. Raises ValueError."""
     if kind in ("int_type", "int_from_float"):
         if isinstance(value, str) and _INTEGER.match(value.strip()):
