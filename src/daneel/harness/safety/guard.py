@@ -16,7 +16,7 @@ from daneel.harness.safety.approvals import ApprovalRequest, Approver
 from daneel.harness.safety.patterns import host_matches, path_matches
 from daneel.harness.safety.policy import Rule, SafetyPolicy, Verdict
 from daneel.harness.safety.taint import Taint, private_of
-from daneel.harness.safety.targets import Touch, effects_of, safety_of, touches
+from daneel.harness.safety.targets import Touch, safety_of, touches
 from daneel.harness.safety.untrusted import bounded, defused, fence
 from daneel.harness.tools.registry import Tool
 
@@ -129,7 +129,7 @@ class Guard:
 
         `own_words`: the tool says that it failed, in words of its author.
         """
-        foreign = effects_of(tool) & {"read", "network", "exec"} or f"tool:{tool.name}" in self.policy.untrusted
+        foreign = tool.effects & {"read", "network", "exec"} or f"tool:{tool.name}" in self.policy.untrusted
         if foreign and not own_words and not safety_of(tool).fences:
             return fence(text, tool.name, max_chars=self.policy.max_result_chars)
         if safety_of(tool).fences:  # it has marked and defused others' words itself

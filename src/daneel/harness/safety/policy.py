@@ -19,8 +19,8 @@ from typing import Literal, get_args
 
 from daneel.errors import UserError
 from daneel.harness.safety.patterns import PRIVATE, PROTECTED
+from daneel.harness.tools.registry import Effect
 
-Effect = Literal["read", "write", "network", "exec"]
 Verdict = Literal["allow", "ask", "deny"]
 EFFECTS: tuple[Effect, ...] = get_args(Effect)
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)

@@ -15,8 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from daneel.harness.safety.paths import parts_of
-from daneel.harness.safety.policy import Effect
-from daneel.harness.tools.registry import Tool
+from daneel.harness.tools.registry import Effect, Tool
 
 _PATH_NAMES = re.compile(
     r"(.*_)?(path|paths|file|files|filename|filenames|filepath|folder|folders|directory|dir)", re.IGNORECASE
@@ -31,7 +30,8 @@ class ToolSafety:
 
     `preview`: the change a call would make, as a diff, for the person who is asked; it may raise ToolFailure, and then the
     call could not be made at all. `reads_below`: it reads all files of the folder it names, those apart that are private by
-    custom. `confined`: what it runs has no way out. `fences`: it marks others' words in its results itself.
+    custom. `confined`: what it runs has no way out. `fences`: it marks others' words in its results itself. `unconfined`: the
+    same tool without a sandbox, for people who want none.
     """
 
     workspace: Path | None = None
@@ -39,6 +39,7 @@ class ToolSafety:
     reads_below: bool = False
     confined: bool = False
     fences: bool = False
+    unconfined: Callable[[], Tool] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,15 +76,10 @@ def safety_of(tool: Tool) -> ToolSafety:
     return said if isinstance(said, ToolSafety) else ToolSafety()
 
 
-def effects_of(tool: Tool) -> frozenset[Effect]:
-    """What a tool declares that it does besides computing its result."""
-    return frozenset(getattr(tool, "effects", ()))
-
-
 def touches(tool: Tool, arguments: Mapping[str, Any]) -> list[Touch]:
     """All that a call would touch. Raises PathRefused for a path that a built-in tool would refuse."""
     found: list[Touch] = []
-    for effect in sorted(effects_of(tool)):
+    for effect in sorted(tool.effects):
         if effect in ("read", "write"):
             paths = list(_paths(tool, arguments))
             found += [Touch(effect, path=path) for path in paths] or [Touch(effect)]
