@@ -19,6 +19,7 @@ from daneel.harness.peer import ChatClient
 from daneel.harness.recorder import Observer
 from daneel.harness.recovery import Attempt
 from daneel.harness.run_record import JsonObject, Run
+from daneel.harness.safety.approvals import Approver
 from daneel.harness.transcript import RunRow, RunTranscript, TranscriptStore
 
 
@@ -66,6 +67,7 @@ def resume(
     decide: Decide = unless_it_changes_something,
     anyway: bool = False,
     observer: Observer | None = None,
+    approver: Approver | None = None,
     stream: bool | None = None,
 ) -> Run:
     """Go on with a run under its own id until it stops, as `loop.run` does; its record, from the beginning.
@@ -89,6 +91,7 @@ def resume(
             str(about.get("prompt", "")),
             client=client,
             observer=observer,
+            approver=approver,
             transcript=_Reopened(store, row),
             seed=about.get("seed"),
             stream=bool(about.get("stream", True)) if stream is None else stream,
