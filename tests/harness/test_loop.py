@@ -264,14 +264,34 @@ def test_interrupted_inside_a_tool(stage: Stage) -> None:
 # --- detectors
 
 
-def test_a_repeated_call_is_noted_then_answers_are_asked_for_then_the_run_stops(stage: Stage) -> None:
+def names(request: dict[str, Any]) -> list[str]:
+    return [entry["function"]["name"] for entry in request.get("tools", ())]
+
+
+def test_a_repeated_call_is_noted_then_hidden_then_the_run_stops(stage: Stage) -> None:
     result, requests = stage.play([TIME] * 10, CLOCK)
     assert (result.stop_reason, result.turns) == ("loop", 4)
     seen = [request["messages"][-1]["content"] for request in requests[1:]]
     assert seen[0] == "12:00:00"
     assert "already called cur_time" in seen[1]
+    both = ["cur_time", "cur_date"]
+    assert [names(request) for request in requests] == [both, both, both, ["cur_date"]]
+    assert [call.result for call in result.calls] == ["12:00:00"] * 3 + [None]  # the note is not the tool's result
+    grades = [event.data["grade"] for event in result.events if event.kind == "detected"]
+    assert grades == ["note", "note", "hide", "stop"]
+
+
+def test_a_tool_that_was_hidden_comes_back(stage: Stage) -> None:
+    result, requests = stage.play([TIME, TIME, TIME, calls(("cur_date", {})), TIME, text("done")], CLOCK)
+    assert (result.stop_reason, result.turns) == ("answered", 6)
+    assert [len(names(request)) for request in requests] == [2, 2, 2, 1, 2, 2]
+
+
+def test_the_only_tool_is_not_hidden_but_may_not_be_called(stage: Stage) -> None:
+    result, requests = stage.play([TIME] * 10, Harness(tools=[cur_time]))
+    assert (result.stop_reason, result.turns) == ("loop", 4)
     assert [request.get("tool_choice") for request in requests] == [None, None, None, "none"]
-    assert [call.result for call in result.calls] == ["12:00:00"] * 4  # the note is not the tool's result
+    assert all(names(request) == ["cur_time"] for request in requests)
 
 
 def test_two_calls_in_turn_are_a_loop_as_well(stage: Stage) -> None:
@@ -334,7 +354,19 @@ def test_a_server_that_does_not_take_the_tool_choice_is_asked_without(stage: Sta
     result, requests = stage.play(script, CLOCK, owned_by="someone")
     assert (result.stop_reason, result.turns) == ("answered", 3)
     assert ["tool_choice" in request for request in requests] == [False, True, False, False]
-    assert "tool_choice_refused" in kinds(result)
+    assert [event.data["changes"] for event in result.events if event.kind == "changes_refused"] == [["tool_choice"]]
+
+
+def test_what_a_server_does_not_take_is_not_tried_again(stage: Stage) -> None:
+    script = [
+        text("I will call cur_date."),
+        error(422, "no tool_choice"),
+        text("I will call cur_date."),
+        text("I will call it"),
+    ]
+    result, requests = stage.play(script, CLOCK, owned_by="someone")
+    assert result.stop_reason == "answered"
+    assert ["tool_choice" in request for request in requests] == [False, True, False, False]
 
 
 def test_calls_per_tool_are_limited(stage: Stage) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.support.scripted_server import Reply, calls, failed_call, text
+from tests.support.scripted_server import Reply, calls, error, failed_call, text
 from tests.support.stage import Stage
 
 from daneel import Harness, tool
@@ -80,9 +80,9 @@ TOLD = {
     "truncated failed call": (failed_call("<tool_call>{", error_type="truncated", finish_reason="length"), "cut off"),
     "empty message": (text(""), "Your reply was empty"),
     "blank message": (text(" \n"), "Your reply was empty"),
-    "only thoughts": (text("", reasoning="What to do?"), "Your reply was empty"),
+    "only thoughts": (text("", reasoning="What to do?"), "your reply was empty"),
     "announced call": (text("I will call `add` with 2 and 3."), "You have not called add"),
-    "answer cut off": (text("The sum of two and").but(finish_reason="length"), "cut off"),
+    "thoughts cut off": (text("", reasoning="What to").but(finish_reason="length"), "thought too long"),
 }
 
 
@@ -118,6 +118,66 @@ def test_what_is_not_certain_is_told_to_the_model(stage: Stage, kind: str, strea
     assert [call.result for call in result.calls if call.result is not None] == ["5"]
     assert expected in requests[1]["messages"][-1]["content"]
     assert len([event for event in result.events if event.kind != "text_call"]) == 1
+
+
+CUT = text("The sum of two and").but(finish_reason="length")
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_text_that_was_cut_off_goes_on_where_it_stopped(stage: Stage, stream: bool) -> None:
+    rest = text("three is 5.", daneel={"raw_text": " three is 5.<|im_end|>"})
+    result, requests = stage.play([CUT, rest], HARNESS, stream=stream)
+    assert (result.stop_reason, result.answer, result.turns) == ("answered", "The sum of two and three is 5.", 2)
+    assert requests[1]["messages"][-1] == {"role": "assistant", "content": "The sum of two and"}
+    assert (requests[1]["continue_final_message"], requests[1]["add_generation_prompt"]) == (True, False)
+    assert requests[1]["max_tokens"] == 2 * requests[0]["max_tokens"]
+    assert [message["role"] for message in result.messages] == ["user", "assistant"]
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_call_whose_beginning_was_cut_off_as_text_goes_on_as_well(stage: Stage, stream: bool) -> None:
+    first = text('I add: {"name": "add", "argu').but(finish_reason="length")
+    rest = text('ments": {"a": 2, "b": 3}}')
+    result, _ = stage.play([first, rest, ANSWER], HARNESS, stream=stream)
+    assert [call.error for call in result.calls] in ([None], [])  # prose before it: a call, or a text that was completed
+
+
+@pytest.mark.parametrize("owned_by", ["daneel", "someone"])
+def test_a_text_that_cannot_go_on_is_asked_for_again_shorter(stage: Stage, owned_by: str) -> None:
+    script = [CUT, CUT, ANSWER] if owned_by == "daneel" else [CUT, ANSWER]
+    result, requests = stage.play(script, HARNESS, owned_by=owned_by)
+    assert result.answer == "The sum is 5."
+    last = requests[-1]
+    assert "shorter" in last["messages"][-1]["content"]
+    assert last["max_tokens"] == requests[0]["max_tokens"] * 2 ** (len(requests) - 1)
+    assert "continue_final_message" not in last
+
+
+def test_a_server_that_cannot_go_on_with_a_text_is_asked_again(stage: Stage) -> None:
+    result, requests = stage.play([CUT, error(400, "no"), ANSWER], HARNESS)
+    assert (result.answer, result.turns) == ("The sum is 5.", 2)
+    assert [message["role"] for message in requests[2]["messages"]] == ["user", "assistant", "user"]
+    assert requests[2]["messages"][1]["content"] == "The sum of two and"
+    assert "continue_final_message" not in requests[2]
+
+
+def test_what_a_reply_without_an_answer_changes_in_the_next_request(stage: Stage) -> None:
+    """The changes are for one turn; template variables go to daneel's server, and where the harness sends them itself."""
+    off = {"enable_thinking": False, "thinking": False}
+    own = HARNESS.with_changes(sampling={"chat_template_kwargs": {"x": 1}})
+    thought = text("", reasoning="Hm")
+    _, requests = stage.play([thought, GOOD, ANSWER], HARNESS)
+    assert [request.get("chat_template_kwargs") for request in requests] == [None, off, None]
+    _, requests = stage.play([thought, ANSWER], HARNESS, owned_by="someone")
+    assert "chat_template_kwargs" not in requests[1]
+    _, requests = stage.play([thought, ANSWER], own, owned_by="someone")
+    assert requests[1]["chat_template_kwargs"] == {"x": 1, **off}
+    cut = thought.but(finish_reason="length")
+    _, requests = stage.play([cut, cut, ANSWER], HARNESS)
+    assert [request["max_tokens"] for request in requests] == [2048, 4096, 8192]
+    cut_call = calls(("add", '{"a": 2, "b": ')).but(finish_reason="length")
+    _, requests = stage.play([cut_call, GOOD, ANSWER], HARNESS)
+    assert [request["max_tokens"] for request in requests] == [2048, 4096, 2048]
 
 
 @pytest.mark.parametrize("stream", [True, False])
@@ -179,7 +239,6 @@ def test_thoughts_in_think_tags_are_no_part_of_the_answer(stage: Stage) -> None:
     for content in ("<think>2 and 3</think>\nIt is 5.", "2 and 3</think>\n\nIt is 5."):
         result, _ = stage.play([text(content)], HARNESS, owned_by="someone")
         assert result.answer == "It is 5."
-        assert result.messages[-1]["reasoning"] == "2 and 3"
 
 
 def test_repairs_of_the_server_are_on_record(stage: Stage) -> None:

@@ -68,7 +68,6 @@ def test_text_that_is_no_call_is_left_alone(content: str | None) -> None:
     [
         '[{name: "add", arguments: {a: 1}}}',
         '{"name": "add", "arguments": {"a": 1, "b": }}',
-        '{"function": "add", "arguments": {"a": 1, "b": 2}}',
         '```json\n{"tool": "add", "args": {"a": 1}}\n```',
     ],
 )

@@ -65,6 +65,11 @@ class Conversation:
         self._heard = True
         self.question = text
 
+    @property
+    def has_to_say(self) -> bool:
+        """Whether the next request will begin with a user message."""
+        return bool(self._to_say)
+
     def ready(self, *, plain: bool) -> list[JsonObject]:
         """The messages to send, what was to be said included.
 
@@ -102,6 +107,10 @@ class Conversation:
         if reasoning:
             put_thoughts(reply, reasoning, reasoning_field)
         self._add(reply)
+
+    def add_text(self, text: str) -> None:
+        """A reply that is only text."""
+        self._add({"role": "assistant", "content": text})
 
     def add_results(self, attempts: Sequence[Attempt], texts: Sequence[str]) -> None:
         """One text for every call of the last reply, in the order the model wrote them."""

@@ -6,32 +6,27 @@ A call that the model wrote is made, or the model is told what was wrong with it
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any, NoReturn
+from dataclasses import asdict
+from typing import NoReturn
 
+from daneel.harness.answers import CUT_OFF, answer_or_go_on, more_room, settled, without
 from daneel.harness.client_errors import ClientError, RequestTimeout, ServerRefused
-from daneel.harness.conversation import Conversation
 from daneel.harness.definition import Harness
-from daneel.harness.detect import RepeatDetector, announced
-from daneel.harness.execute import Outcome, execute
-from daneel.harness.gatekeeper import Gatekeeper
-from daneel.harness.inbox import Inbox, go_on, hear, settle
-from daneel.harness.limits import Meter
+from daneel.harness.execute import execute
+from daneel.harness.inbox import Inbox, hear
+from daneel.harness.next_request import Changes, request_params
 from daneel.harness.past import Past
-from daneel.harness.peer import ChatClient, error_data, reply_data, stop_for
+from daneel.harness.peer import ChatClient, error_data, reply_data
 from daneel.harness.recorder import Observer, Recorder, TranscriptSink
 from daneel.harness.recovery import Attempt, read_calls
 from daneel.harness.reply import Reply
-from daneel.harness.run_record import CallRecord, JsonObject, Run
+from daneel.harness.run_record import Run
 from daneel.harness.safety.approvals import Approver
-from daneel.harness.safety.guard import Guard
+from daneel.harness.session import Session, stop_of
 from daneel.harness.stop import Stop
-from daneel.harness.text_calls import rescue
-
-LENGTH_REASONS = ("length", "max_tokens", "model_length")
-"""How servers word it that a limit ended the reply."""
+from daneel.harness.stream_watch import Repeating, StreamWatch
+from daneel.harness.stuck import act, noted, seen
 
 
 def run(
@@ -54,7 +49,7 @@ def run(
 
     Raises nothing of the server's or the tools': those end as a stop reason, or as what the model is told.
     """
-    session = _Session(harness, client, Recorder(observer, transcript, past=past), seed, stream, approver)
+    session = Session(harness, client, Recorder(observer, transcript, past=past), seed, stream, approver)
     session.inbox = inbox
     if past is not None:
         session.go_on_from(past)
@@ -62,10 +57,10 @@ def run(
         session.begin(prompt)
         _take_turns(session)
     except (Stop, ClientError, KeyboardInterrupt) as end:
-        return session.close(_stop_of(end))
+        return session.close(stop_of(end))
 
 
-def _take_turns(session: _Session) -> NoReturn:
+def _take_turns(session: Session) -> NoReturn:
     while True:
         try:
             _take_turn(session)
@@ -75,128 +70,20 @@ def _take_turns(session: _Session) -> NoReturn:
             session.go_on(end)
 
 
-def _take_turn(session: _Session) -> None:
+def _take_turn(session: Session) -> None:
     if session.inbox is not None and hear(session.inbox.take(), session.conversation, session.recorder):
         session.renew()
     session.meter.check()
     reply = _ask(session)
     attempts = _calls_of(session, reply)
-    session.conversation.add_reply(reply.message, attempts, reasoning_field=reply.reasoning_field)
     if attempts:
+        session.conversation.add_reply(reply.message, attempts, reasoning_field=reply.reasoning_field)
         _make_calls(session, attempts)
     else:
-        _answer_or_go_on(session, reply)
+        answer_or_go_on(session, reply)
 
 
-def _stop_of(end: BaseException) -> Stop:
-    if isinstance(end, ClientError):
-        return stop_for(end)
-    return end if isinstance(end, Stop) else Stop("cancelled", "interrupted")
-
-
-@dataclass
-class _Session:
-    """One run while it is on."""
-
-    harness: Harness
-    client: ChatClient
-    recorder: Recorder
-    seed: int | None
-    stream: bool
-    approver: Approver | None = None
-    id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
-    calls: list[CallRecord] = field(default_factory=list)
-    inbox: Inbox | None = None
-    repeats: RepeatDetector = field(default_factory=RepeatDetector)
-    failures: int = 0
-    """Turns in a row that neither called a tool nor answered."""
-    announcements: int = 0
-    warnings: list[dict[str, str]] = field(default_factory=list)
-    next_tool_choice: str | None = None
-    """For the next turn only, wins over the harness's."""
-
-    def __post_init__(self) -> None:
-        self.meter = Meter(self.harness)
-        self.gates = Gatekeeper(self.harness, self.calls, self.recorder)
-        self.guard = Guard(self.harness.safety, self.approver, self.recorder.event)
-        self.conversation = Conversation(
-            is_daneel=False, on_message=lambda message: self.recorder.event("message", message=message)
-        )
-
-    def go_on_from(self, past: Past) -> None:
-        """First comes what is on record, see `past.py`; then the run goes on, its clock where it stood."""
-        self.id = past.run_id
-        self.client = past.client(self.client, on_live=self.recorder.wake)
-        self.recorder.on_wake = lambda: self.meter.go_on(past.elapsed_s)
-
-    def begin(self, prompt: str) -> None:
-        about = {
-            "harness": self.harness.name,
-            "harness_hash": self.harness.fingerprint(),
-            "harness_parts": self.harness.parts(),
-            "prompt": prompt,
-            "seed": self.seed,
-            "stream": self.stream,
-            "tools": self.harness.declarations(),
-        }
-        self.recorder.begin(self.id, about)
-        self.conversation.start(self.harness.system, prompt)
-        self.conversation.is_daneel = self.client.is_daneel
-        self.recorder.event("peer", is_daneel=self.conversation.is_daneel)
-
-    def close(self, stop: Stop) -> Run:
-        self.recorder.event("stop", reason=stop.reason, detail=stop.detail, answer=stop.answer)
-        run = Run(
-            self.id,
-            stop.reason,
-            stop.answer,
-            self.meter.turns,
-            self.calls,
-            self.meter.usage,
-            self.conversation.messages,
-            self.recorder.events,
-            self.meter.duration_s,
-            stop.detail,
-            self.harness.fingerprint(),
-            self.seed,
-        )
-        self.recorder.end(run)
-        return run
-
-    def go_on(self, end: BaseException) -> None:
-        """The run would end here: it goes on if a person says more, else it ends."""
-        stop = _stop_of(end)
-        settle(self.conversation, self.calls, self.harness.recovery)
-        if self.inbox is None or not go_on(self.inbox, stop, self.recorder, self.conversation):
-            raise stop
-        self.renew()
-
-    def renew(self) -> None:
-        """A person has spoken: limits and counts of what went wrong begin anew."""
-        self.meter.renew()
-        self.repeats = RepeatDetector()
-        self.failures = self.announcements = 0
-        self.next_tool_choice = None
-
-    def tell(self, kind: str, text: str, **data: Any) -> None:
-        """Say something to the model before the next turn, and record that."""
-        self.recorder.event(kind, text=text, **data)
-        self.conversation.say(text)
-
-    def warn(self, **warning: str) -> None:
-        """The server, or the client, did not honour a request field. Said once per run, not once per turn."""
-        if warning not in self.warnings:
-            self.warnings.append(warning)
-            self.recorder.event("warning", **warning)
-
-    def fail(self, detail: str) -> None:
-        """A turn brought nothing. Too many of them in a row end the run."""
-        self.failures += 1
-        if self.failures >= self.harness.recovery.max_consecutive_failures:
-            raise Stop("gave_up", f"{self.failures} turns in a row brought nothing; the last: {detail}")
-
-
-def _ask(session: _Session) -> Reply:
+def _ask(session: Session) -> Reply:
     """One turn: the whole conversation to the server, one completed reply back."""
     meter, recorder = session.meter, session.recorder
     recorder.turn = meter.turns + 1
@@ -204,15 +91,7 @@ def _ask(session: _Session) -> Reply:
         session.tell("last_turn", session.harness.recovery.last_turn)
     if (note := session.gates.start_turn()) is not None:
         session.tell("tools_now", note)
-    forced, session.next_tool_choice = session.next_tool_choice, None
-    try:
-        reply = _chat(session, forced)
-    except ServerRefused as error:
-        if forced is None or error.status not in (400, 422, 500, 501):
-            raise
-        # the choice was ours, not the harness's: a server that cannot take it is asked without
-        recorder.event("tool_choice_refused", tool_choice=forced, error=str(error))
-        reply = _chat(session, None)
+    reply = _chat_or_without_changes(session)
     meter.turns += 1
     meter.add_usage(reply.usage)
     for moved in reply.failovers:
@@ -220,33 +99,48 @@ def _ask(session: _Session) -> Reply:
     recorder.event("reply", **reply_data(reply))
     for warning in reply.warnings:
         session.warn(field=warning.field, action=warning.action, detail=warning.detail)
-    return reply
+    return settled(session, reply)
 
 
-def _chat(session: _Session, forced_choice: str | None) -> Reply:
-    harness = session.gates.shown
-    params: JsonObject = dict(harness.sampling)
-    for name, value in (("temperature", harness.temperature), ("max_tokens", harness.max_tokens), ("seed", session.seed)):
-        if value is not None:
-            params[name] = value
-    first = harness.first_tool_choice if session.meter.turns == 0 else None
-    choice = session.gates.choice(forced_choice or first or harness.tool_choice)
-    if harness.tools and choice != "auto":
-        named = {"type": "function", "function": {"name": choice}}
-        params["tool_choice"] = choice if choice in ("none", "required") else named
-    if session.conversation.is_daneel and harness.tool_result_style != "auto":
-        params["tool_result_style"] = harness.tool_result_style
+def _chat_or_without_changes(session: Session) -> Reply:
+    changes = session.changes
+    try:
+        return _chat(session)
+    except ServerRefused as error:
+        made = changes.made()
+        if not made or error.status not in (400, 413, 422, 500, 501):
+            raise
+        # the changes were ours, not the harness's: a server that cannot take them is asked without
+        session.recorder.event("changes_refused", changes=made, error=str(error))
+        session.refused.update(made)
+        without(session, changes)
+        return _chat(session)
+
+
+def _chat(session: Session) -> Reply:
+    """One request, and its reply; the changes for it are used up."""
+    if session.changes.continues is not None and session.conversation.has_to_say:
+        without(session, session.changes)  # something else comes between
+    harness, changes = session.gates.shown, session.changes
+    params = request_params(session, first=session.meter.turns == 0)
+    session.changes = Changes()
     messages = session.conversation.ready(plain=harness.tool_result_style == "plain")
+    if changes.continues is not None:
+        messages = [*messages, {"role": "assistant", "content": changes.continues}]
+        session.continued = changes.continues
     session.recorder.event("request", num_messages=len(messages), params=params, **session.gates.visible())
+    watch = StreamWatch(session.recorder.delta, stops=harness.recovery.stop_repeating_text)
     try:
         return session.client.chat(
             messages,
             tools=harness.declarations(),
             params=params,
             stream=session.stream,
-            on_delta=session.recorder.delta if session.stream else None,
+            on_delta=watch.on_delta if session.stream else None,
             timeout_s=session.meter.seconds_left(),
         )
+    except Repeating:
+        return watch.reply()
     except ClientError as error:
         session.recorder.event("request_failed", **error_data(error))
         if isinstance(error, RequestTimeout):
@@ -254,12 +148,12 @@ def _chat(session: _Session, forced_choice: str | None) -> Reply:
         raise
 
 
-def _calls_of(session: _Session, reply: Reply) -> list[Attempt]:
+def _calls_of(session: Session, reply: Reply) -> list[Attempt]:
     """The calls of a reply, repaired where that is certain; calls that a server left as text included."""
     conversation, harness = session.conversation, session.gates.shown
-    truncated = reply.finish_reason in LENGTH_REASONS
+    truncated = reply.finish_reason in CUT_OFF
     if harness.recovery.rescue_text_calls and not reply.message.tool_calls and not reply.message.failed_tool_calls:
-        rescued = rescue(reply.message, harness, truncated=truncated, made=session.calls)
+        rescued = session.text_calls.rescue(reply.message, harness, truncated=truncated, made=session.calls)
         for call in rescued:
             session.recorder.event("text_call", name=call.name, raw=call.raw)
     attempts = read_calls(reply.message, harness, truncated=truncated, next_id=conversation.next_id)
@@ -273,8 +167,7 @@ def _calls_of(session: _Session, reply: Reply) -> list[Attempt]:
     return attempts
 
 
-def _make_calls(session: _Session, attempts: Sequence[Attempt]) -> None:
-    session.repeats.start_turn()
+def _make_calls(session: Session, attempts: Sequence[Attempt]) -> None:
     outcomes = execute(
         attempts,
         recorder=session.recorder,
@@ -283,65 +176,14 @@ def _make_calls(session: _Session, attempts: Sequence[Attempt]) -> None:
         gates=session.gates,
         guard=session.guard,
     )
-    counts = [_repeats(session, attempt, outcome) for attempt, outcome in zip(attempts, outcomes, strict=True)]
-    policy = session.harness.recovery
-    texts = []
-    for attempt, outcome, count in zip(attempts, outcomes, counts, strict=True):
-        text = outcome.text
-        if count >= policy.repeat_note_at:
-            note = policy.repeated_call.format(name=attempt.name)
-            session.recorder.event("noted", id=attempt.id, name=attempt.name, times=count, text=note)
-            text = f"{text}\n{note}"
-        texts.append(text)
-    session.conversation.add_results(attempts, texts)
-    if not any(outcome.was_made for outcome in outcomes):
-        session.fail(outcomes[-1].record.error or "")
-        return
-    session.failures = 0
-    # only when every call of the turn was a repeat is the model stuck
-    count = min(counts)
-    if count >= policy.repeat_stop_at:
-        raise Stop("loop", f"{attempts[0].name} was called {count} times with the same arguments and the same result")
-    if count >= policy.repeat_force_answer_at:
-        session.recorder.event("tool_choice", tool_choice="none", why="repeated call")
-        session.next_tool_choice = "none"
-
-
-def _repeats(session: _Session, attempt: Attempt, outcome: Outcome) -> int:
-    """How often this call gave this result with nothing new between; 0 for calls that may repeat or were not made."""
-    if attempt.tool is None or attempt.tool.repeats or attempt.bound is None:
-        return 0
-    return session.repeats.seen(attempt.tool.name, attempt.bound.arguments, outcome.text)
-
-
-def _answer_or_go_on(session: _Session, reply: Reply) -> None:
-    """A reply without calls: the answer, or something the model has to be told. Raises Stop for the answer."""
-    policy, conversation = session.harness.recovery, session.conversation
-    content = (reply.message.content or "").strip()
-    if reply.finish_reason == "content_filter" or (reply.refusal and not content):
-        raise Stop("refused", reply.refusal or "the server's content filter ended the reply")
-    if reply.finish_reason in LENGTH_REASONS:
-        session.tell("truncated_reply", policy.truncated_reply)
-        session.fail("the reply was cut off at the length limit")
-    elif not content:
-        wording = policy.empty_after_results if session.calls else policy.empty_reply
-        session.tell("empty_reply", wording.format(question=conversation.question))
-        session.fail("the reply was empty")
+    firings = session.detectors.turn([seen(*pair) for pair in zip(attempts, outcomes, strict=True)])
+    session.conversation.add_results(attempts, noted(session, firings, [outcome.text for outcome in outcomes]))
+    if any(attempt.problem is not None and attempt.problem.kind == "truncated" for attempt in attempts):
+        more_room(session)
     else:
-        names = _announced(session, content)
-        if not names:
-            raise Stop("answered", answer=content)
-        session.announcements += 1
-        session.next_tool_choice = names[0] if len(names) == 1 else "required"
-        session.tell("announced_call", policy.announced_call.format(names=", ".join(names)), names=names)
-
-
-def _announced(session: _Session, content: str) -> list[str]:
-    """Tools that an answer announces instead of calling them; none when the run has no turn or no patience left for it."""
-    harness = session.harness
-    if session.announcements >= harness.recovery.max_announcement_replies or harness.tool_choice == "none":
-        return []
-    if session.meter.turns_left() == 0:
-        return []
-    called = [call.name for call in session.calls if call.name is not None and call.result is not None]
-    return announced(content, session.gates.open_names(), called)
+        session.truncations = 0
+    act(session, firings)
+    if any(outcome.was_made for outcome in outcomes):
+        session.failures = session.repetitions = 0
+    else:
+        session.fail(outcomes[-1].record.error or "")

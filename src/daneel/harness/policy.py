@@ -26,10 +26,24 @@ class Recovery:
     """How often a run answers a call that was announced and not made; after that the text counts as the answer."""
     repeat_note_at: int = 2
     """The how-many-th same call with the same result gets a note with its result."""
-    repeat_force_answer_at: int = 3
-    """From this one on the next turn may not call tools, where the server honours `tool_choice`."""
+    repeat_hide_at: int = 3
+    """From this one on the tool is out of sight for a turn."""
     repeat_stop_at: int = 4
     """This one ends the run with `loop`."""
+    stale_note_at: int = 8
+    """Turns in a row whose calls bring nothing new: after so many the model is told."""
+    stale_hide_at: int = 12
+    """After so many those tools are out of sight for a turn."""
+    stale_stop_at: int = 16
+    """And after so many the run ends with `loop`."""
+    stop_repeating_text: bool = True
+    """End a reply while it streams when its text or thoughts only repeat themselves."""
+    repetition_stop_at: int = 3
+    """The how-many-th such reply in a row ends the run with `loop`."""
+    continue_truncated: bool = True
+    """Let a text that was cut off go on where it stopped, once, where the server can do that."""
+    max_budget_factor: int = 4
+    """After a reply that was cut off the next may be twice as long, then four times, at most this many times."""
 
     failed_call: str = (
         "Error: this tool call could not be read: {error}\n"
@@ -57,18 +71,25 @@ class Recovery:
     no_rest_of_result: str = "The rest cannot be shown."
     empty_reply: str = "Your reply was empty. Call a tool, or give the answer."
     empty_after_results: str = "Your reply was empty. Answer the question now, with the tool results above: {question}"
+    only_thoughts: str = "You thought, but your reply was empty. Give the answer now, or call a tool: {question}"
+    truncated_thought: str = "You thought too long and were cut off. Do not think any more. Answer now, in short: {question}"
+    repeating_reply: str = "You repeated yourself and were stopped. Do not repeat it. Answer now, in short: {question}"
     truncated_reply: str = "Your reply was cut off because it was too long. Give it again, shorter."
     announced_call: str = "You have not called {names} yet. Call it now."
     repeated_call: str = (
         "Note: you have already called {name} with these arguments and got the same result. "
         "Do not call it again; answer with the results you have."
     )
-    interrupted_call: str = "The user interrupted this call before its result was known."
-    interrupted_reply: str = "(The user interrupted me here.)"
+    no_progress: str = (
+        "Note: your last {times} turns brought nothing new. Try something else, "
+        "or answer with what you have and say what is missing."
+    )
     unknown_outcome: str = (
         "Error: the run was interrupted while {name} ran. Nobody knows whether it had its effect. "
         "Look before you call it again."
     )
+    interrupted_call: str = "The user interrupted this call before its result was known."
+    interrupted_reply: str = "(The user interrupted me here.)"
     last_turn: str = "This is your last turn. Do not call tools any more; answer now with what you have."
 
     def __post_init__(self) -> None:

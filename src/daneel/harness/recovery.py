@@ -1,8 +1,9 @@
 """The calls of one reply, made ready: each is bound to a tool and checked arguments, or has a problem the model is told of.
 
-In this order: repair in place what is certain (a slip of case or separator in a name, JSON in a wider grammar, a value that
-converts without loss); else say what was written, what was wrong and what the tool's schema is. No call is ever mapped onto
-another tool, none is made with arguments the model did not give, and none is dropped. What ends a run is for the loop.
+In this order: repair in place what is certain (a slip of case or separator in a name, JSON in a wider grammar, arguments in a
+wrapper, a value that converts without loss); else say what was written, what was wrong and what the tool's schema is. No call
+is ever mapped onto another tool, none is made with arguments the model did not give, and none is dropped. What ends a run is
+for the loop.
 
 Every call is checked here, whatever the server: its own flags (`tool_call_issues`) know the schema, not the function.
 """
@@ -17,10 +18,15 @@ from typing import Any, Literal
 
 from daneel.harness.definition import Harness
 from daneel.harness.json_arguments import read_arguments
+from daneel.harness.json_calls import calls_at, other_readings
+from daneel.harness.names import find_tool
 from daneel.harness.policy import Recovery
+from daneel.harness.python_calls import code_calls
 from daneel.harness.tools.arguments import ArgumentsError, Bound
 from daneel.harness.tools.registry import Tool
-from daneel.wire.messages import FailedToolCall, Message, ToolCall
+from daneel.wire.messages import FailedToolCall, FunctionCall, Message, ToolCall
+
+__all__ = ["Attempt", "Problem", "ProblemKind", "find_tool", "read_calls", "schema_text", "shown", "unreadable"]
 
 SHOWN_RAW_CHARS = 600
 
@@ -62,17 +68,32 @@ def read_calls(message: Message, harness: Harness, *, truncated: bool, next_id: 
     `truncated`: the length limit ended the reply, so that arguments that are no JSON were cut off. `next_id` gives a fresh
     id to a call that has none.
     """
-    last = len(message.tool_calls) - 1
+    calls, twice = _once(message.tool_calls)
     good = [
-        _read_call(call, harness, truncated=truncated and number == last, next_id=next_id)
-        for number, call in enumerate(message.tool_calls)
+        _read_call(call, harness, truncated=truncated and number == len(calls) - 1, next_id=next_id)
+        for number, call in enumerate(calls)
     ]
+    for attempt in good:
+        if attempt.id in twice:
+            attempt.repairs.append({"repair": "same_call_twice", "before": attempt.raw, "after": attempt.raw})
     attempts: list[Attempt] = []
     failed = sorted(message.failed_tool_calls, key=lambda call: call.position)
     while good or failed:
         take_failed = failed and (not good or failed[0].position <= len(attempts))
         attempts.append(_read_failed(failed.pop(0), harness, next_id) if take_failed else good.pop(0))
     return attempts
+
+
+def _once(calls: Sequence[ToolCall]) -> tuple[list[ToolCall], set[str]]:
+    """The calls without those that come a second time under the same id: a server that repeats itself means one call."""
+    kept: dict[tuple[str, str, str], ToolCall] = {}
+    twice: set[str] = set()
+    for number, call in enumerate(calls):
+        key = (call.id or f"#{number}", call.function.name, call.function.arguments)
+        if key in kept:
+            twice.add(call.id)
+        kept.setdefault(key, call)
+    return list(kept.values()), twice
 
 
 def _read_call(call: ToolCall, harness: Harness, *, truncated: bool, next_id: Callable[[], str]) -> Attempt:
@@ -101,28 +122,57 @@ def _read_call(call: ToolCall, harness: Harness, *, truncated: bool, next_id: Ca
 
 
 def _bind(attempt: Attempt, tool: Tool, arguments: dict[str, Any], policy: Recovery) -> None:
+    """Check the arguments as they are; if they do not fit, and another reading of them does, that one."""
     try:
         bound = tool.bind(arguments)
         if bound.conversions and not policy.repair:
             raise ArgumentsError("; ".join(bound.conversions))
     except ArgumentsError as error:
-        reply = policy.invalid_arguments.format(error=error.message, raw=shown(attempt.raw), schema=schema_text(tool))
-        attempt.problem = Problem("invalid_arguments", error.message, reply)
-        return
-    if bound.conversions:
+        other = _other_reading(tool, arguments) if policy.repair else None
+        if other is None:
+            reply = policy.invalid_arguments.format(error=error.message, raw=shown(attempt.raw), schema=schema_text(tool))
+            attempt.problem = Problem("invalid_arguments", error.message, reply)
+            return
+        kind, bound = other
         after = json.dumps(bound.arguments, ensure_ascii=False)
-        attempt.repairs.append(
-            {"repair": "values", "before": attempt.arguments, "after": after, "conversions": list(bound.conversions)}
-        )
+        attempt.repairs.append({"repair": kind, "before": attempt.arguments, "after": after})
         attempt.arguments = after
+    else:
+        if bound.conversions:
+            after = json.dumps(bound.arguments, ensure_ascii=False)
+            attempt.repairs.append(
+                {"repair": "values", "before": attempt.arguments, "after": after, "conversions": list(bound.conversions)}
+            )
+            attempt.arguments = after
     attempt.tool, attempt.bound = tool, bound
 
 
+def _other_reading(tool: Tool, arguments: dict[str, Any]) -> tuple[str, Bound] | None:
+    for kind, reading in other_readings(tool, arguments):
+        try:
+            return kind, tool.bind(reading)
+        except ArgumentsError:
+            continue
+    return None
+
+
 def _read_failed(failed: FailedToolCall, harness: Harness, next_id: Callable[[], str]) -> Attempt:
-    """A call that the server could not read. Its own repairs come first, so what arrives here is told to the model."""
+    """A call between markers that could not be read there: it may still be one in another form. Else the model is told."""
     tool = find_tool(failed.name, harness.tools, slips=True) if failed.name else None
+    if harness.recovery.repair and failed.error.type == "malformed":
+        inside = _MARKERS.sub("", failed.raw.strip()).strip()
+        found = calls_at(inside, 0, harness.tools) or code_calls(inside, harness.tools) or []
+        if len(found) == 1:
+            function = FunctionCall(found[0].name, found[0].arguments)
+            attempt = _read_call(ToolCall(failed.id, function, "function"), harness, truncated=False, next_id=next_id)
+            attempt.repairs.insert(0, {"repair": "failed_call", "before": failed.raw, "after": attempt.arguments})
+            return attempt
     problem = unreadable(harness.recovery, failed.error.type, failed.error.message, failed.raw, tool, harness)
     return Attempt(failed.id or next_id(), failed.name, raw=failed.raw, written=failed.raw, problem=problem, failed=failed)
+
+
+_MARKERS = re.compile(r"\A(?:<[^<>\n]{1,40}>|\[[A-Z_]{1,20}\]|```[a-z_]*)|(?:</?[^<>\n]{1,40}>|\[/[A-Z_]{1,20}\]|```)\Z")
+"""A family's markers around a call."""
 
 
 def unreadable(policy: Recovery, kind: ProblemKind, error: str, raw: str, tool: Tool | None, harness: Harness) -> Problem:
@@ -130,21 +180,6 @@ def unreadable(policy: Recovery, kind: ProblemKind, error: str, raw: str, tool: 
     wording = policy.truncated_call if kind == "truncated" else policy.failed_call
     schema = schema_text(tool) if tool else "one of " + ", ".join(each.name for each in harness.tools)
     return Problem(kind, error, wording.format(error=error, raw=shown(raw), schema=schema))
-
-
-def find_tool(name: str, tools: Sequence[Tool], *, slips: bool) -> Tool | None:
-    """The tool of this name; with `slips`, also the only one whose name differs in case and separators alone."""
-    for tool in tools:
-        if tool.name == name:
-            return tool
-    if not slips:
-        return None
-    near = [tool for tool in tools if _bare(tool.name) == _bare(name)]
-    return near[0] if len(near) == 1 else None
-
-
-def _bare(name: str) -> str:
-    return re.sub(r"[\s_.\-]", "", name).lower()
 
 
 def schema_text(tool: Tool) -> str:

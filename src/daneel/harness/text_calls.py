@@ -1,9 +1,9 @@
-"""Calls that a server left as text in the content, found with the parsers of all families daneel knows.
+"""Calls that a server left as text in the content, found with the formats that are common on such servers.
 
-Only for the tools of this harness: a call in bare or fenced JSON counts when it names one of them; a call between a family's
-own markers counts whatever it names (then the model is told that there is no such tool), and one between markers that cannot
-be read is a failed call. So is a content that is nothing but JSON of a call gone wrong. The same JSON, quoted in an answer
-about a call that was already made, stays text.
+Only for the tools of this turn. Between a family's own markers a call counts whatever it names (then the model is told that
+there is no such tool), and one that cannot be read is a failed call. Without markers (JSON of any shape, bare or fenced; code;
+a name with arguments behind it) it counts when it names a tool of this turn, fits its schema, and stands on lines of its own. A
+content that is nothing but JSON of a call gone wrong is a failed call. What is told of a call that was already made stays text.
 """
 
 from __future__ import annotations
@@ -14,63 +14,193 @@ from collections.abc import Sequence
 from typing import Literal
 
 from daneel.formats.base import CallEvent, Event, FailedCallEvent, Span, TextEvent, Tool
-from daneel.formats.registry import FAMILIES, GENERIC
+from daneel.formats.family import Family
+from daneel.formats.registry import GENERIC, get
 from daneel.formats.validate import ToolSet
 from daneel.harness.definition import Harness
-from daneel.harness.json_arguments import read_arguments
-from daneel.harness.recovery import find_tool
+from daneel.harness.json_arguments import read_arguments, unfenced
+from daneel.harness.json_calls import WrittenCall, calls_at
+from daneel.harness.names import find_tool
+from daneel.harness.python_calls import action_call, code_calls
 from daneel.harness.run_record import CallRecord
 from daneel.wire.messages import CallError, FailedToolCall, FunctionCall, Message, ToolCall
 
 MAX_TEXT_CHARS = 1_000_000
+MAX_STARTS = 20
+"""Lines of a text at which calls may begin."""
+
+MARKED = (
+    "gemma4",
+    "functiongemma",
+    "qwen3-coder",
+    "hermes",
+    "glm4.6",
+    "mistral",
+    "kimi-k2",
+    "deepseek-v3.1",
+    "minimax-m2",
+    "minicpm5",
+    "lfm2",
+    "phi4-mini",
+    "llama3-json",
+)
+"""The families whose markers are looked for, in this order: those that open models on foreign servers leave in the text."""
+
+Found = list[CallEvent | FailedCallEvent]
 
 
-def rescue(
-    message: Message, harness: Harness, *, truncated: bool, made: Sequence[CallRecord]
-) -> list[CallEvent | FailedCallEvent]:
-    """Turn text calls in `message` into calls, in place; gives what was found, in order.
+class TextCallReader:
+    """Reads replies of one run. What it learns of a set of tools it keeps: schemas are compiled once."""
 
-    Where the content is empty, the thoughts are searched for marked calls. `made`: the run's calls so far.
-    """
-    toolset = ToolSet([Tool(tool.name, tool.description, tool.parameters) for tool in harness.tools])
-    in_thoughts = not (message.content or "").strip()
-    text = (message.reasoning if in_thoughts else message.content) or ""
-    if len(text) > MAX_TEXT_CHARS or not harness.tools:
-        return []
-    # markers first, whichever family's; only then JSON without any
-    readers = [(family, False) for family in FAMILIES.values()] + ([] if in_thoughts else [(FAMILIES[GENERIC], True)])
-    for family, unmarked in readers:
-        parser = family.parser(toolset, rescue=unmarked)
-        events = [*parser.feed(text), *parser.finish(truncated=truncated)]
-        found = [event for event in events if isinstance(event, CallEvent | FailedCallEvent)]
-        if found and not _is_quotation(events, made):
-            _apply(message, events, family.name, keep_text=not in_thoughts)
+    def __init__(self) -> None:
+        self._toolsets: dict[tuple[str, ...], ToolSet] = {}
+        self._families = [get(name) for name in MARKED]
+        self._generic = get(GENERIC)
+
+    def rescue(self, message: Message, harness: Harness, *, truncated: bool, made: Sequence[CallRecord]) -> Found:
+        """Turn text calls in `message` into calls, in place; gives what was found, in order.
+
+        Where the content is empty, the thoughts are searched for marked calls. `made`: the run's calls so far.
+        """
+        in_thoughts = not (message.content or "").strip()
+        text = (message.reasoning if in_thoughts else message.content) or ""
+        if len(text) > MAX_TEXT_CHARS or not harness.tools:
+            return []
+        found = self._marked(message, text, harness, truncated=truncated, keep_text=not in_thoughts)
+        if found or in_thoughts:
             return found
-    return [] if in_thoughts else _json_that_is_no_answer(message, harness, truncated=truncated)
+        events = _parse(self._generic, text, self._toolset(harness), truncated=truncated, unmarked=True)
+        found = _calls(events)
+        if found and not _is_quotation(events, made):
+            _apply(message, events, "json", keep_text=True)
+            return found
+        written = None if found or truncated else _written(text, harness)
+        if written and not _is_told_again(text, written, made):
+            return _take(message, text, written)
+        return [] if found else _json_that_is_no_answer(message, harness, truncated=truncated)
+
+    def _marked(self, message: Message, text: str, harness: Harness, *, truncated: bool, keep_text: bool) -> Found:
+        """Calls between markers, as the family reads them that makes most of them."""
+        best: tuple[int, Family, list[Event]] | None = None
+        for family in self._families:
+            markers = (*family.call.opens, *family.call.body_opens)
+            if not any(marker in text for marker in markers):
+                continue
+            events = _parse(family, text, self._toolset(harness), truncated=truncated, unmarked=False)
+            known = sum(isinstance(event, CallEvent) and harness.tool(event.name) is not None for event in events)
+            score = 1000 * known + len(_calls(events))
+            if _calls(events) and (best is None or score > best[0]):
+                best = score, family, events
+        if best is None:
+            return []
+        _, family, events = best
+        _apply(message, events, family.name, keep_text=keep_text)
+        return _calls(events)
+
+    def _toolset(self, harness: Harness) -> ToolSet:
+        names = tuple(tool.name for tool in harness.tools)
+        if names not in self._toolsets:
+            self._toolsets[names] = ToolSet([Tool(tool.name, tool.description, tool.parameters) for tool in harness.tools])
+        return self._toolsets[names]
+
+
+def rescue(message: Message, harness: Harness, *, truncated: bool, made: Sequence[CallRecord]) -> Found:
+    """`TextCallReader.rescue`, for one message."""
+    return TextCallReader().rescue(message, harness, truncated=truncated, made=made)
+
+
+def _parse(family: Family, text: str, toolset: ToolSet, *, truncated: bool, unmarked: bool) -> list[Event]:
+    parser = family.parser(toolset, rescue=unmarked)
+    return [*parser.feed(text), *parser.finish(truncated=truncated)]
+
+
+def _calls(events: Sequence[Event]) -> Found:
+    return [event for event in events if isinstance(event, CallEvent | FailedCallEvent)]
+
+
+_LINE = re.compile(r"^[ \t]*(?=\S)", re.MULTILINE)
+_FENCED = re.compile(r"^[ \t]*```[a-z_0-9]*[ \t]*\n(.*?)\n[ \t]*```[ \t]*$", re.MULTILINE | re.DOTALL)
+
+
+def _written(text: str, harness: Harness) -> list[WrittenCall] | None:
+    """Calls without markers that the strict reading of JSON does not find: in fences, at the end, or on lines of their own."""
+    tools = harness.tools
+    fenced = list(_FENCED.finditer(text))
+    if fenced:
+        found: list[WrittenCall] = []
+        for match in fenced[:MAX_STARTS]:
+            inside = match[1].strip()
+            calls = calls_at(inside, 0, tools) or code_calls(inside, tools) or []
+            found += [WrittenCall(call.name, call.arguments, match.start(), match.end()) for call in calls]
+        return found or None
+    starts = [match.end() for match in _LINE.finditer(text)][:MAX_STARTS]
+    for start in starts:
+        if text[start] in "{[":
+            at_start = calls_at(text, start, tools) or code_calls(text[start:], tools, offset=start)
+            if at_start:
+                return at_start
+    return action_call(text, tools) or code_calls(text.strip("` \n"), tools, offset=_offset(text)) or _code_lines(text, harness)
+
+
+def _offset(text: str) -> int:
+    return len(text) - len(text.lstrip("` \n"))
+
+
+def _code_lines(text: str, harness: Harness) -> list[WrittenCall] | None:
+    """Lines that are a call each, among lines of prose."""
+    found: list[WrittenCall] = []
+    position = 0
+    for line in text.splitlines(keepends=True):
+        if any(tool.name in line for tool in harness.tools):
+            bare = line.strip().strip("`")
+            calls = code_calls(bare, harness.tools) or []
+            found += [WrittenCall(call.name, call.arguments, position, position + len(line)) for call in calls]
+        position += len(line)
+    return found or None
+
+
+def _take(message: Message, text: str, written: Sequence[WrittenCall]) -> Found:
+    """Make calls of them, and leave the text around them."""
+    events: list[Event] = []
+    at = 0
+    for call in written:
+        if call.start > at:
+            events.append(TextEvent("content", text[at : call.start], Span("content", at, call.start)))
+        raw = text[call.start : call.end]
+        events.append(CallEvent(call.name, call.arguments, raw, Span("tool", call.start, call.end), "text"))
+        at = max(at, call.end)
+    events.append(TextEvent("content", text[at:], Span("content", at, len(text))))
+    _apply(message, events, "json", keep_text=True)
+    return _calls(events)
+
+
+def _is_told_again(text: str, written: Sequence[WrittenCall], made: Sequence[CallRecord]) -> bool:
+    prose = text[: written[0].start].strip() or text[written[-1].end :].strip()
+    return bool(prose) and all(_was_made(call.name, call.arguments, made) for call in written)
 
 
 _NAME_KEY = re.compile(r"""\b(?:name|function|tool|tool_name|action)\b["']?\s*[:=]\s*["']?([\w.\-]+)""")
 _ARGUMENTS_KEY = re.compile(r"""\b(?:arguments|parameters|args|params|input)\b["']?\s*[:=]""")
-_FENCE = re.compile(r"\A```\w*\s*(.*?)\s*```\Z", re.DOTALL)
+_BARE_CALL = re.compile(r"\Acall:([\w.\-]+)\s*\{")
 
 
-def _json_that_is_no_answer(message: Message, harness: Harness, *, truncated: bool) -> list[CallEvent | FailedCallEvent]:
-    """A content that is nothing but JSON of a call, not taken by any parser: an unknown name, broken JSON, or odd keys.
+def _json_that_is_no_answer(message: Message, harness: Harness, *, truncated: bool) -> Found:
+    """A content that is nothing but JSON of a call, not taken by any reader: an unknown name, broken JSON, or odd keys.
 
     The first is a call, of which the model will hear that there is no such tool; the others are failed calls.
     """
     raw = (message.content or "").strip()
-    fence = _FENCE.match(raw)
-    text = fence[1] if fence else raw
-    name_key = _NAME_KEY.search(text)
-    if not text.startswith(("{", "[")) or not _ARGUMENTS_KEY.search(text) or name_key is None:
+    text = unfenced(raw) or raw
+    bare = _BARE_CALL.match(text)
+    name_key = bare or _NAME_KEY.search(text)
+    if name_key is None or not (bare or (text.startswith(("{", "[")) and _ARGUMENTS_KEY.search(text))):
         return []
     if not truncated and not text.endswith(("}", "]")):
         return []
     span = Span("failed", 0, len(raw))
     try:
         value = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         kind: Literal["malformed", "truncated"] = "truncated" if truncated else "malformed"
         event: CallEvent | FailedCallEvent = FailedCallEvent(name_key[1], raw, kind, f"not valid JSON: {error}", 0, span)
     else:
@@ -89,12 +219,12 @@ def _is_quotation(events: Sequence[Event], made: Sequence[CallRecord]) -> bool:
     """Prose around unmarked JSON of calls that were all made already: an answer that tells what was done."""
     prose = "".join(event.text for event in events if isinstance(event, TextEvent) and event.kind == "content").strip()
     calls = [event for event in events if isinstance(event, CallEvent)]
-    return bool(prose) and all(call.repair is not None and _was_made(call, made) for call in calls)
+    return bool(prose) and all(call.repair is not None and _was_made(call.name, call.arguments, made) for call in calls)
 
 
-def _was_made(call: CallEvent, made: Sequence[CallRecord]) -> bool:
-    arguments = read_arguments(call.arguments).arguments
-    return any(record.name == call.name and record.arguments == arguments for record in made)
+def _was_made(name: str, arguments_text: str, made: Sequence[CallRecord]) -> bool:
+    arguments = read_arguments(arguments_text).arguments
+    return any(record.name == name and record.arguments == arguments for record in made)
 
 
 def _apply(message: Message, events: Sequence[Event], format_name: str, *, keep_text: bool) -> None:

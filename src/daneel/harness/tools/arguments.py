@@ -19,6 +19,7 @@ SHOWN_CHARS = 80
 CONVERSION_ROUNDS = 4
 _SCHEMA_WORDS = {"type", "properties", "required", "additionalProperties", "title", "description", "$schema"}
 _INTEGER = re.compile(r"[+-]?\d{1,400}\Z")
+_WHOLE = re.compile(r"[+-]?\d{1,400}\.0{1,20}\Z")
 _NUMBER = re.compile(r"[+-]?\d{1,300}(\.\d{1,300})?([eE][+-]?\d{1,3})?\Z")
 
 
@@ -98,6 +99,8 @@ def lossless(kind: str, value: Any) -> Any:
     if kind in ("int_type", "int_from_float"):
         if isinstance(value, str) and _INTEGER.match(value.strip()):
             return int(value)
+        if isinstance(value, str) and _WHOLE.match(value.strip()):
+            return int(value.partition(".")[0])
         return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else None
     if kind == "float_type" and isinstance(value, str) and _NUMBER.match(value.strip()):
         return float(value)
