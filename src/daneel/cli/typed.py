@@ -93,8 +93,8 @@ class Typed:
 
     def _next(self) -> list[str]:
         while not self.over:
-            self._voice.prompt()
             try:
+                self._voice.prompt()
                 message = self._meant(self._messages.get())
             except KeyboardInterrupt:
                 if self._interrupted or not self.attended or self._leaves_at_once():

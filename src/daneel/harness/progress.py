@@ -11,6 +11,7 @@ import re
 import socket
 import threading
 import time
+from queue import Empty, SimpleQueue
 from types import TracebackType
 
 _PROGRESS_COMMENT = re.compile(r"keepalive \d+/\d+|tool_call \S.* \d+")
@@ -29,37 +30,35 @@ class ProgressWatch:
         self._end_at = end_at
         self._stall_at = time.monotonic() + stall_s
         self._stopped = False
-        self._changed = threading.Condition()
+        # no Condition or Event: Ctrl-C can come right after such a lock was taken, and before it would be given back
+        self._wakes: SimpleQueue[None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="daneel-progress-watch", daemon=True)
 
     def progress(self, stall_s: float) -> None:
         """Something came: the next must come within `stall_s`."""
-        with self._changed:
-            sooner = time.monotonic() + stall_s < self._stall_at
-            self._stall_at = time.monotonic() + stall_s
-            if sooner:
-                self._changed.notify()
+        before, self._stall_at = self._stall_at, time.monotonic() + stall_s
+        if self._stall_at < before:
+            self._wakes.put(None)
 
     def __enter__(self) -> ProgressWatch:
         self._thread.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        with self._changed:
-            self._stopped = True
-            self._changed.notify()
+        self._stopped = True
+        self._wakes.put(None)
         self._thread.join()
 
     def _run(self) -> None:
-        with self._changed:
-            while not self._stopped:
-                deadline = self._stall_at if self._end_at is None else min(self._stall_at, self._end_at)
-                left_s = deadline - time.monotonic()
-                if left_s <= 0:
-                    self.fired = "end" if deadline == self._end_at else "stall"
-                    shut_down(self._connection)
-                    return
-                self._changed.wait(left_s)
+        while not self._stopped:
+            deadline = self._stall_at if self._end_at is None else min(self._stall_at, self._end_at)
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                self.fired = "end" if deadline == self._end_at else "stall"
+                shut_down(self._connection)
+                return
+            with contextlib.suppress(Empty):
+                self._wakes.get(timeout=min(left_s, threading.TIMEOUT_MAX))
 
 
 class CommentProgress:
