@@ -21,10 +21,20 @@ JsonObject = dict[str, Any]
 
 
 class Conversation:
-    """Append-only history. `is_daneel`: the server knows daneel's additions; `on_message` is told of every message added."""
+    """Append-only history. `is_daneel`: the server knows daneel's additions; `on_message` is told of every message added.
 
-    def __init__(self, *, is_daneel: bool, on_message: Callable[[JsonObject], None]) -> None:
+    Every message goes through `redact` before it is kept, so that no secret is ever sent.
+    """
+
+    def __init__(
+        self,
+        *,
+        is_daneel: bool,
+        on_message: Callable[[JsonObject], None],
+        redact: Callable[[JsonObject], JsonObject] | None = None,
+    ) -> None:
         self.is_daneel = is_daneel
+        self._redact = redact
         self.messages: list[JsonObject] = []
         self.question = ""
         self._on_message = on_message
@@ -40,6 +50,8 @@ class Conversation:
         self.question = prompt
 
     def _add(self, message: JsonObject) -> None:
+        if self._redact is not None:
+            message = self._redact(message)
         self.messages.append(message)
         self._on_message(message)
 

@@ -23,10 +23,12 @@ from daneel.harness.recovery import Attempt, read_calls
 from daneel.harness.reply import Reply
 from daneel.harness.run_record import Run
 from daneel.harness.safety.approvals import Approver
+from daneel.harness.safety.secrets import redaction
 from daneel.harness.session import Session, stop_of
 from daneel.harness.stop import Stop
 from daneel.harness.stream_watch import Repeating, StreamWatch
 from daneel.harness.stuck import act, noted, seen
+from daneel.harness.tools.builtin.submit import submitted
 
 
 def run(
@@ -49,7 +51,8 @@ def run(
 
     Raises nothing of the server's or the tools': those end as a stop reason, or as what the model is told.
     """
-    session = Session(harness, client, Recorder(observer, transcript, past=past), seed, stream, approver)
+    redact = redaction(wanted=harness.safety.redact)
+    session = Session(harness, client, Recorder(observer, transcript, past=past, redact=redact), seed, stream, approver)
     session.inbox = inbox
     if past is not None:
         session.go_on_from(past)
@@ -178,6 +181,8 @@ def _make_calls(session: Session, attempts: Sequence[Attempt]) -> None:
     )
     firings = session.detectors.turn([seen(*pair) for pair in zip(attempts, outcomes, strict=True)])
     session.conversation.add_results(attempts, noted(session, firings, [outcome.text for outcome in outcomes]))
+    if (answer := submitted(attempts, outcomes)) is not None:
+        raise Stop("answered", answer=answer)
     if any(attempt.problem is not None and attempt.problem.kind == "truncated" for attempt in attempts):
         more_room(session)
     else:

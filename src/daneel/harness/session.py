@@ -21,6 +21,7 @@ from daneel.harness.recorder import Recorder
 from daneel.harness.run_record import CallRecord, Run
 from daneel.harness.safety.approvals import Approver
 from daneel.harness.safety.guard import Guard
+from daneel.harness.safety.secrets import redaction
 from daneel.harness.stop import Stop
 from daneel.harness.text_calls import TextCallReader
 
@@ -62,7 +63,9 @@ class Session:
         self.gates = Gatekeeper(self.harness, self.calls, self.recorder)
         self.guard = Guard(self.harness.safety, self.approver, self.recorder.event)
         self.conversation = Conversation(
-            is_daneel=False, on_message=lambda message: self.recorder.event("message", message=message)
+            is_daneel=False,
+            on_message=lambda message: self.recorder.event("message", message=message),
+            redact=redaction(wanted=self.harness.safety.redact),
         )
 
     def go_on_from(self, past: Past) -> None:

@@ -15,6 +15,7 @@ from daneel.harness.recovery import Attempt, Problem
 from daneel.harness.safety.approvals import ApprovalRequest, Approver
 from daneel.harness.safety.patterns import host_matches, path_matches
 from daneel.harness.safety.policy import Rule, SafetyPolicy, Verdict
+from daneel.harness.safety.secrets import redaction
 from daneel.harness.safety.taint import Taint, private_of
 from daneel.harness.safety.targets import Touch, safety_of, touches
 from daneel.harness.safety.untrusted import bounded, defused, fence
@@ -35,6 +36,7 @@ class Guard:
         self._approver = approver
         self._report = report or (lambda *_, **__: None)
         self._rules = policy.rules()
+        self._redact = redaction(wanted=policy.redact)
 
     def check(self, attempt: Attempt) -> Problem | None:
         """Why the call may not be made, or None; then it counts as made."""
@@ -125,10 +127,12 @@ class Guard:
         return Problem("not_allowed", f"{attempt.name} was not allowed: {reason}", reply)
 
     def present(self, tool: Tool, text: str, *, own_words: bool = False) -> str:
-        """A result as the model may read it: bounded, no chat markers, fenced where others may have written it.
+        """A result as the model may read it: no secrets, bounded, no chat markers, fenced where others may have written it.
 
         `own_words`: the tool says that it failed, in words of its author.
         """
+        if self._redact is not None:
+            text = self._redact(text)
         foreign = tool.effects & {"read", "network", "exec"} or f"tool:{tool.name}" in self.policy.untrusted
         if foreign and not own_words and not safety_of(tool).fences:
             return fence(text, tool.name, max_chars=self.policy.max_result_chars)

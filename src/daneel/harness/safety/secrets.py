@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 MIN_VALUE_CHARS = 8
@@ -66,12 +66,22 @@ class Redactor:
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, Mapping):
-            cleaned = {self.text(key) if isinstance(key, str) else key: self.data(item) for key, item in value.items()}
-            return value if cleaned == value else cleaned
+            pairs = [(self.data(key), self.data(item)) for key, item in value.items()]
+            is_same = all(
+                new is old
+                for pair, known in zip(pairs, value.items(), strict=True)
+                for new, old in zip(pair, known, strict=True)
+            )
+            return value if is_same else dict(pairs)
         if isinstance(value, list | tuple):
             items = [self.data(item) for item in value]
-            return value if all(new is old for new, old in zip(items, value, strict=True)) else type(value)(items)
+            return value if all(new is old for new, old in zip(items, value, strict=True)) else items
         return value
+
+
+def redaction(*, wanted: bool) -> Callable[[Any], Any] | None:
+    """What a run's records and messages go through; None where a policy wants none."""
+    return Redactor().data if wanted else None
 
 
 def secret_values(environ: Mapping[str, str]) -> list[tuple[str, str]]:

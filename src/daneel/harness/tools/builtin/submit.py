@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from daneel.harness.execute import Outcome
 from daneel.harness.raised import ToolFailure
+from daneel.harness.recovery import Attempt
 from daneel.harness.safety.targets import ToolSafety
 from daneel.harness.tools.builtin.making import built_in
 from daneel.harness.tools.registry import Tool
@@ -30,9 +32,10 @@ def submit() -> Tool:
     return built_in(submit, effects=[], safety=ToolSafety())
 
 
-def submitted(tools: Sequence[Tool | None], errors: Sequence[str | None], results: Sequence[str]) -> str | None:
+def submitted(attempts: Sequence[Attempt], outcomes: Sequence[Outcome]) -> str | None:
     """The answer that one of a turn's calls gave, if one did: the first that was made without an error."""
-    for tool, error, result in zip(tools, errors, results, strict=True):
-        if tool is not None and error is None and getattr(tool.function, ENDS_RUN, False):
-            return result
+    for attempt, outcome in zip(attempts, outcomes, strict=True):
+        made = outcome.was_made and outcome.record.error is None
+        if made and attempt.tool and attempt.bound and getattr(attempt.tool.function, ENDS_RUN, False):
+            return str(attempt.bound.arguments["answer"])
     return None
