@@ -14,8 +14,8 @@ import pytest
 from tests.support.scripted_server import HANG, ScriptedServer, calls, error, raw, text
 from typer.testing import CliRunner
 
-from daneel.cli import run as run_command
 from daneel.cli.main import app, main
+from daneel.cli.server_options import KEY_VARIABLES
 from daneel.errors import UserError
 
 HARNESS = '''
@@ -44,7 +44,7 @@ ANSWER = text("It is \x1b[31m12:00.")
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("DANEEL_DATA_DIR", str(tmp_path / "data"))
-    for name in run_command.KEY_VARIABLES:
+    for name in KEY_VARIABLES:
         monkeypatch.delenv(name, raising=False)
     path = tmp_path / "h.py"
     path.write_text(HARNESS)

@@ -13,6 +13,7 @@
   until the client goes away or the server is closed.
 - `.requests` holds the parsed bodies, `.headers` the request headers, `.disconnects` how many clients left before the end.
 - `/v1/models` names one model, owned by "daneel" unless `owned_by` says otherwise; `models=` replaces its whole answer.
+- `tls=` makes it an https server.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from __future__ import annotations
 import json
 import select
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -138,7 +140,13 @@ class ScriptedServer:
     """See the module's docstring. Use as a context manager; `.url` has no `/v1`."""
 
     def __init__(
-        self, script: Script, *, model: str = "scripted", owned_by: str = "daneel", models: Reply | None = None
+        self,
+        script: Script,
+        *,
+        model: str = "scripted",
+        owned_by: str = "daneel",
+        models: Reply | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self.requests: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
@@ -151,11 +159,14 @@ class ScriptedServer:
         self._models = models or error(200, {"object": "list", "data": [listed]})
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), _handler_for(self))
         self._http.daemon_threads = True
+        self._scheme = "http" if tls is None else "https"
+        if tls is not None:
+            self._http.socket = tls.wrap_socket(self._http.socket, server_side=True)
         self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._http.server_address[1]}"
+        return f"{self._scheme}://127.0.0.1:{self._http.server_address[1]}"
 
     @property
     def num_unused(self) -> int:

@@ -11,8 +11,9 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from daneel.cli.connection import DEFAULT_SERVER, INTERRUPTED, KEY_VARIABLES, connect, open_transcripts
+from daneel.cli.connection import INTERRUPTED, connect, open_transcripts
 from daneel.cli.run_view import RunView
+from daneel.cli.server_options import CaCert, Door, InsecureHttp, KeyFiles, Keys, Servers
 from daneel.cli.signals import TERMINATED, ends_on_sigterm
 from daneel.cli.typed import HELP, Typed
 from daneel.harness.definition import Harness
@@ -28,10 +29,13 @@ def register(app: typer.Typer) -> None:
     def _chat(
         file: Path = typer.Argument(..., help="A harness file."),
         harness: str | None = typer.Option(None, help="Which harness of the file; by default its first."),
-        server: str | None = typer.Option(None, help=f"Base URL of a server  [default: {DEFAULT_SERVER}]"),
+        server: Servers = None,
         serve: str | None = typer.Option(None, help="Start and stop a daneel server with this model instead."),
         model: str | None = typer.Option(None, help="Which of the server's models."),
-        key: str | None = typer.Option(None, envvar=KEY_VARIABLES, help="The server's API key."),
+        key: Keys = None,
+        key_file: KeyFiles = None,
+        ca_cert: CaCert = None,
+        insecure_http: InsecureHttp = False,
         no_stream: bool = typer.Option(False, "--no-stream", help="Ask for whole replies."),
         temperature: float | None = typer.Option(None, help="Instead of the harness's."),
         seed: int | None = typer.Option(None, help="Sampling seed."),
@@ -48,7 +52,8 @@ def register(app: typer.Typer) -> None:
             held = load(file)
             changes = {"temperature": temperature, "max_turns": max_turns}
             chosen = held.harness(harness).with_changes(**{name: value for name, value in changes.items() if value is not None})
-            client, url = connect(stack, server=server, serve=serve, model=model, key=key)
+            door = Door(key, key_file, ca_cert, insecure_http)
+            client, url = connect(stack, server=server, serve=serve, model=model, door=door)
             labels = {"file": str(file), "server": url, "model": client.model, "chat": True}
             view = ChatView(Console(highlight=False), chosen, streams=not no_stream)
             typed = Typed(_input(), view, leaves_at_once=lambda: sigterm.came)

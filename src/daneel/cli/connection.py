@@ -4,41 +4,48 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from io import UnsupportedOperation
 from typing import Any, TextIO
 
 from daneel.cli.local_server import LocalServer
+from daneel.cli.server_options import DEFAULT_SERVER, Door
 from daneel.errors import UserError
 from daneel.harness.client import Client, ClientError, ServerUnreachable
 from daneel.harness.transcript import LabelledStore, TranscriptStore
 
-DEFAULT_SERVER = "http://127.0.0.1:8080"
-KEY_VARIABLES = ["DANEEL_API_KEY", "OPENAI_API_KEY"]
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it: 128 + SIGINT."""
 
 
 def connect(
-    stack: ExitStack, *, server: str | None, serve: str | None, model: str | None, key: str | None
+    stack: ExitStack, *, server: Sequence[str] | str | None, serve: str | None, model: str | None, door: Door | None = None
 ) -> tuple[Client, str]:
-    """A client whose server has answered once, and its URL. A server of our own, if one is wanted, lives as long as `stack`.
+    """A client with a server that has answered once, and its URL. A server of our own, if one is wanted, lives as long as
+    `stack`.
 
-    Raises UserError when the server cannot be started or reached, refuses the key or has no model.
+    Raises UserError when no server can be started or reached, or the one that answers refuses the key or has no model.
     """
-    if server is not None and serve is not None:
+    door = door or Door()
+    servers = [server] if isinstance(server, str) else list(server or [])
+    if servers and serve is not None:
         raise UserError("--server and --serve exclude each other: one names a running server, the other starts one")
-    url = stack.enter_context(LocalServer(serve)) if serve is not None else DEFAULT_SERVER if server is None else server
-    client = stack.enter_context(Client(url, api_key=key, model=model))
+    keys = door.read_keys()
+    if serve is not None:
+        servers = [stack.enter_context(LocalServer(serve))]
+    given, servers = bool(servers), servers or [DEFAULT_SERVER]
+    client = stack.enter_context(
+        Client(servers, api_key=keys, model=model, ca_cert=door.ca_cert, insecure_http=door.insecure_http)
+    )
     try:
         _ = client.is_daneel, client.model
     except ServerUnreachable as error:
-        hint = "" if server else "; start one with `daneel serve MODEL`, or give --serve MODEL or --server URL"
+        hint = "" if given else "; start one with `daneel serve MODEL`, or give --serve MODEL or --server URL"
         raise UserError(f"{error}{hint}") from error
     except ClientError as error:
         raise UserError(str(error)) from error
-    return client, url
+    return client, client.server
 
 
 def open_transcripts(stack: ExitStack, labels: dict[str, Any]) -> LabelledStore | None:

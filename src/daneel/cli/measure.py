@@ -21,7 +21,8 @@ from daneel.bench.record import Trial
 from daneel.bench.store import TrialStore
 from daneel.bench.trial import Measurement, identify, measure
 from daneel.cli import measure_report as report
-from daneel.cli.connection import DEFAULT_SERVER, INTERRUPTED, KEY_VARIABLES, clean_stdout, connect, open_transcripts
+from daneel.cli.connection import INTERRUPTED, clean_stdout, connect, open_transcripts
+from daneel.cli.server_options import CaCert, Door, InsecureHttp, KeyFiles, Keys, Servers
 from daneel.errors import UserError
 from daneel.harness.client import Client
 from daneel.harness.definition import Goal, Harness
@@ -67,10 +68,13 @@ def register(app: typer.Typer) -> None:
         goal: str | None = typer.Option(None, help="Which goal of the file; needed when it has several."),
         trials: int = typer.Option(5, help="Trials per harness."),
         harness: list[str] = typer.Option([], help="Only these harnesses of the file (repeatable)."),
-        server: str | None = typer.Option(None, help=f"Base URL of a server  [default: {DEFAULT_SERVER}]"),
+        server: Servers = None,
         serve: str | None = typer.Option(None, help="Start and stop a daneel server with this model instead."),
         model: str | None = typer.Option(None, help="Which of the server's models."),
-        key: str | None = typer.Option(None, envvar=KEY_VARIABLES, help="The server's API key."),
+        key: Keys = None,
+        key_file: KeyFiles = None,
+        ca_cert: CaCert = None,
+        insecure_http: InsecureHttp = False,
         temperature: float | None = typer.Option(
             None, help="For every harness  [default: the harness's own, else the server's for the model]"
         ),
@@ -92,7 +96,8 @@ def register(app: typer.Typer) -> None:
             chosen = _goal_of(held, goal)
             harnesses = _harnesses_of(held, harness, temperature, first_tool_choice)
             out = _console(quiet=as_json)
-            client, url = connect(stack, server=server, serve=serve, model=model, key=key)
+            door = Door(key, key_file, ca_cert, insecure_http)
+            client, url = connect(stack, server=server, serve=serve, model=model, door=door)
             findings = Findings(
                 Measurement(
                     harnesses=harnesses,

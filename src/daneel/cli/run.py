@@ -10,8 +10,9 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
-from daneel.cli.connection import DEFAULT_SERVER, INTERRUPTED, KEY_VARIABLES, clean_stdout, connect, open_transcripts
+from daneel.cli.connection import INTERRUPTED, clean_stdout, connect, open_transcripts
 from daneel.cli.run_view import RunView
+from daneel.cli.server_options import CaCert, Door, InsecureHttp, KeyFiles, Keys, Servers
 from daneel.cli.signals import TERMINATED, ends_on_sigterm
 from daneel.cli.then import FAILED as THEN_FAILED
 from daneel.cli.then import Then, ThenFailed, hand_over
@@ -36,10 +37,13 @@ def register(app: typer.Typer) -> None:
         prompt: str | None = typer.Argument(None, help="What the model is asked; or give --goal."),
         goal: str | None = typer.Option(None, help="A goal of the file: its prompt is asked, its check judges the run."),
         harness: str | None = typer.Option(None, help="Which harness of the file; by default its first."),
-        server: str | None = typer.Option(None, help=f"Base URL of a server  [default: {DEFAULT_SERVER}]"),
+        server: Servers = None,
         serve: str | None = typer.Option(None, help="Start and stop a daneel server with this model instead."),
         model: str | None = typer.Option(None, help="Which of the server's models."),
-        key: str | None = typer.Option(None, envvar=KEY_VARIABLES, help="The server's API key."),
+        key: Keys = None,
+        key_file: KeyFiles = None,
+        ca_cert: CaCert = None,
+        insecure_http: InsecureHttp = False,
         no_stream: bool = typer.Option(False, "--no-stream", help="Ask for whole replies."),
         as_json: bool = typer.Option(False, "--json", help="One JSON object on standard output, and nothing else there."),
         temperature: float | None = typer.Option(None, help="Instead of the harness's."),
@@ -68,7 +72,8 @@ def register(app: typer.Typer) -> None:
             _take_lock(stack, lock, lock_name(file, f"goal {goal}" if goal else str(prompt)) if no_overlap else None)
             if harness is None and len(held.harnesses) > 1:
                 print(f"harness {chosen.name} of {', '.join(held.harnesses)}; --harness takes another", file=sys.stderr)
-            client, url = connect(stack, server=server, serve=serve, model=model, key=key)
+            door = Door(key, key_file, ca_cert, insecure_http)
+            client, url = connect(stack, server=server, serve=serve, model=model, door=door)
             view = RunView(terminal(as_json), streams=not no_stream)
             labels = {"goal": wanted.name if wanted else None, "file": str(file), "server": url, "model": client.model}
             # what `daneel resume` needs, from whatever folder it is called
