@@ -10,9 +10,10 @@ from typing import Any
 
 import typer
 
-from daneel.cli.connection import KEY_VARIABLES, clean_stdout, connect
+from daneel.cli.connection import clean_stdout, connect
 from daneel.cli.run import exit_code, judge, terminal
 from daneel.cli.run_view import RunView, printable
+from daneel.cli.server_options import CaCert, Door, InsecureHttp, KeyFiles, Keys, Servers
 from daneel.cli.signals import ends_on_sigterm
 from daneel.errors import UserError
 from daneel.harness.definition import Goal, Harness
@@ -33,10 +34,13 @@ def register(app: typer.Typer) -> None:
         rerun: bool = typer.Option(False, "--rerun", help="Make a call again whose outcome is not known, without asking."),
         skip: bool = typer.Option(False, "--skip", help="Do not make it again, without asking: the model is told."),
         anyway: bool = typer.Option(False, "--anyway", help="Also when the harness is not the one that began the run."),
-        server: str | None = typer.Option(None, help="Another server than before."),
+        server: Servers = None,
         serve: str | None = typer.Option(None, help="Start and stop a daneel server with this model instead."),
         model: str | None = typer.Option(None, help="Another of the server's models than before."),
-        key: str | None = typer.Option(None, envvar=KEY_VARIABLES, help="The server's API key."),
+        key: Keys = None,
+        key_file: KeyFiles = None,
+        ca_cert: CaCert = None,
+        insecure_http: InsecureHttp = False,
         no_stream: bool = typer.Option(False, "--no-stream", help="Ask for whole replies."),
         as_json: bool = typer.Option(False, "--json", help="One JSON object on standard output, and nothing else there."),
     ) -> None:
@@ -57,10 +61,11 @@ def register(app: typer.Typer) -> None:
             harness = harness_of(row, held)
             if not anyway:
                 check_same(row, harness)
-            if server is None and serve is None:
+            if not server and serve is None:
                 serve = row.about.get("serve")
-                server = None if serve else row.about.get("server")
-            client, _ = connect(stack, server=server, serve=serve, model=model or _model(row, serve), key=key)
+                server = [str(row.about["server"])] if not serve and row.about.get("server") else None
+            door = Door(key, key_file, ca_cert, insecure_http)
+            client, _ = connect(stack, server=server, serve=serve, model=model or _model(row, serve), door=door)
             view = RunView(terminal(as_json), streams=not no_stream)
             finished = go_on(
                 store,
