@@ -11,19 +11,41 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from daneel.harness.definition import Goal, Harness, goal
+    from daneel.harness.mcp.client import mcp_tools
     from daneel.harness.policy import Recovery
+    from daneel.harness.raised import ToolFailure
+    from daneel.harness.tools.examples import Example
+    from daneel.harness.tools.gating import Gate, only_after
     from daneel.harness.tools.registry import Tool, tool
 
-__all__ = ["Goal", "Harness", "Recovery", "Tool", "__version__", "goal", "tool"]
+__all__ = [
+    "Example",
+    "Gate",
+    "Goal",
+    "Harness",
+    "Recovery",
+    "Tool",
+    "ToolFailure",
+    "__version__",
+    "goal",
+    "mcp_tools",
+    "only_after",
+    "tool",
+]
 
 __version__ = "0.1.0"
 
 _HOME = {
+    "Example": "daneel.harness.tools.examples",
+    "Gate": "daneel.harness.tools.gating",
     "Goal": "daneel.harness.definition",
     "Harness": "daneel.harness.definition",
     "goal": "daneel.harness.definition",
     "Recovery": "daneel.harness.policy",
     "Tool": "daneel.harness.tools.registry",
+    "ToolFailure": "daneel.harness.raised",
+    "mcp_tools": "daneel.harness.mcp.client",
+    "only_after": "daneel.harness.tools.gating",
     "tool": "daneel.harness.tools.registry",
 }
 

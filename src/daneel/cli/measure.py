@@ -28,6 +28,7 @@ from daneel.harness.client import Client
 from daneel.harness.definition import Goal, Harness
 from daneel.harness.files import HarnessFile, load
 from daneel.harness.run_record import Run
+from daneel.harness.tools.examples import require_sound
 
 MIN_WIDTH = 100
 """Columns for a report that goes into a file or a pipe."""
@@ -95,6 +96,7 @@ def register(app: typer.Typer) -> None:
             held = load(file)
             chosen = _goal_of(held, goal)
             harnesses = _harnesses_of(held, harness, temperature, first_tool_choice)
+            require_sound(tool for each in harnesses.values() for tool in each.tools)
             out = _console(quiet=as_json)
             door = Door(key, key_file, ca_cert, insecure_http)
             client, url = connect(stack, server=server, serve=serve, model=model, door=door)

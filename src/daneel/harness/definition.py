@@ -25,7 +25,7 @@ from daneel.harness.policy import Recovery
 from daneel.harness.run_record import Run
 from daneel.harness.safety.policy import SafetyPolicy
 from daneel.harness.tools import gating
-from daneel.harness.tools.registry import Tool, source_of
+from daneel.harness.tools.registry import Tool, named_apart, source_of
 from daneel.harness.tools.schema import where
 
 ToolResultStyle = Literal["auto", "native", "plain"]
@@ -76,7 +76,7 @@ class Harness:
     """What its tools may do unasked, and what a person is asked for."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "tools", tuple(self.tools))
+        object.__setattr__(self, "tools", named_apart(self.tools))
         label = f"harness {self.name}" if self.name else "harness"
         names: set[str] = set()
         for tool in self.tools:

@@ -24,6 +24,10 @@ class ToolTimeout(Exception):
         self.timeout_s = timeout_s
 
 
+class ForeignFailure(Exception):
+    """Raised by a tool that failed in words which are not its author's, such as a server's. They are treated as a result is."""
+
+
 @dataclass(frozen=True, slots=True)
 class Done:
     """How a call ended: `value`; or `error`, one line; `timeout_s` when it was left behind after that time.
@@ -60,6 +64,8 @@ def _call(tool: Tool, kwargs: dict[str, Any]) -> Done:
         return Done(value_of(tool, kwargs))
     except ToolTimeout as error:
         return Done(error=str(error), timeout_s=error.timeout_s)
+    except ForeignFailure as error:
+        return Done(error=str(error) or "no reason was given")
     except BaseException as error:  # a tool is anybody's code
         if is_interrupt(error):
             raise
