@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -24,6 +24,7 @@ from daneel.harness.policy import Recovery
 from daneel.harness.python_calls import code_calls
 from daneel.harness.tools.arguments import ArgumentsError, Bound
 from daneel.harness.tools.registry import Tool
+from daneel.harness.xml_calls import xml_calls
 from daneel.wire.messages import FailedToolCall, FunctionCall, Message, ToolCall
 
 __all__ = ["Attempt", "Problem", "ProblemKind", "find_tool", "read_calls", "schema_text", "shown", "unreadable"]
@@ -68,32 +69,17 @@ def read_calls(message: Message, harness: Harness, *, truncated: bool, next_id: 
     `truncated`: the length limit ended the reply, so that arguments that are no JSON were cut off. `next_id` gives a fresh
     id to a call that has none.
     """
-    calls, twice = _once(message.tool_calls)
+    last = len(message.tool_calls) - 1
     good = [
-        _read_call(call, harness, truncated=truncated and number == len(calls) - 1, next_id=next_id)
-        for number, call in enumerate(calls)
+        _read_call(call, harness, truncated=truncated and number == last, next_id=next_id)
+        for number, call in enumerate(message.tool_calls)
     ]
-    for attempt in good:
-        if attempt.id in twice:
-            attempt.repairs.append({"repair": "same_call_twice", "before": attempt.raw, "after": attempt.raw})
     attempts: list[Attempt] = []
     failed = sorted(message.failed_tool_calls, key=lambda call: call.position)
     while good or failed:
         take_failed = failed and (not good or failed[0].position <= len(attempts))
         attempts.append(_read_failed(failed.pop(0), harness, next_id) if take_failed else good.pop(0))
     return attempts
-
-
-def _once(calls: Sequence[ToolCall]) -> tuple[list[ToolCall], set[str]]:
-    """The calls without those that come a second time under the same id: a server that repeats itself means one call."""
-    kept: dict[tuple[str, str, str], ToolCall] = {}
-    twice: set[str] = set()
-    for number, call in enumerate(calls):
-        key = (call.id or f"#{number}", call.function.name, call.function.arguments)
-        if key in kept:
-            twice.add(call.id)
-        kept.setdefault(key, call)
-    return list(kept.values()), twice
 
 
 def _read_call(call: ToolCall, harness: Harness, *, truncated: bool, next_id: Callable[[], str]) -> Attempt:
@@ -161,7 +147,8 @@ def _read_failed(failed: FailedToolCall, harness: Harness, next_id: Callable[[],
     tool = find_tool(failed.name, harness.tools, slips=True) if failed.name else None
     if harness.recovery.repair and failed.error.type == "malformed":
         inside = _MARKERS.sub("", failed.raw.strip()).strip()
-        found = calls_at(inside, 0, harness.tools) or code_calls(inside, harness.tools) or []
+        tools = harness.tools
+        found = calls_at(inside, 0, tools) or code_calls(inside, tools) or xml_calls(failed.raw.strip(), tools) or []
         if len(found) == 1:
             function = FunctionCall(found[0].name, found[0].arguments)
             attempt = _read_call(ToolCall(failed.id, function, "function"), harness, truncated=False, next_id=next_id)

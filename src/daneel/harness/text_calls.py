@@ -23,6 +23,7 @@ from daneel.harness.json_calls import WrittenCall, calls_at
 from daneel.harness.names import find_tool
 from daneel.harness.python_calls import action_call, code_calls
 from daneel.harness.run_record import CallRecord
+from daneel.harness.xml_calls import xml_calls
 from daneel.wire.messages import CallError, FailedToolCall, FunctionCall, Message, ToolCall
 
 MAX_TEXT_CHARS = 1_000_000
@@ -87,13 +88,19 @@ class TextCallReader:
             if not any(marker in text for marker in markers):
                 continue
             events = _parse(family, text, self._toolset(harness), truncated=truncated, unmarked=False)
+            found = _calls(events)
             known = sum(isinstance(event, CallEvent) and harness.tool(event.name) is not None for event in events)
-            score = 1000 * known + len(_calls(events))
-            if _calls(events) and (best is None or score > best[0]):
+            score = 1000 * known + len(found)
+            spoken_of = all(_is_spoken_of(event, text, harness) for event in found)
+            if not spoken_of and (best is None or score > best[0]):
                 best = score, family, events
         if best is None:
             return []
         _, family, events = best
+        if not any(isinstance(event, CallEvent) for event in events) and keep_text and not truncated:
+            written = _written(text, harness)  # tags that are like a family's, and are none of it
+            if written:
+                return _take(message, text, written)
         _apply(message, events, family.name, keep_text=keep_text)
         return _calls(events)
 
@@ -118,6 +125,15 @@ def _calls(events: Sequence[Event]) -> Found:
     return [event for event in events if isinstance(event, CallEvent | FailedCallEvent)]
 
 
+def _is_spoken_of(event: CallEvent | FailedCallEvent, text: str, harness: Harness) -> bool:
+    """A word or a sentence between two markers, as in an answer about them: nothing of a call is in it."""
+    inside = re.sub(r"<[^<>]*>|\[/?[A-Z_]+\]", "", event.raw)
+    if not inside.strip() or any(sign in inside for sign in "{[(=<") or any(tool.name in inside for tool in harness.tools):
+        return False
+    goes_on = text[text.find(event.raw) + len(event.raw.rstrip()) :].partition("\n")[0].strip()
+    return isinstance(event, FailedCallEvent) or (inside.strip().isalpha() and bool(goes_on))
+
+
 _LINE = re.compile(r"^[ \t]*(?=\S)", re.MULTILINE)
 _FENCED = re.compile(r"^[ \t]*```[a-z_0-9]*[ \t]*\n(.*?)\n[ \t]*```[ \t]*$", re.MULTILINE | re.DOTALL)
 
@@ -130,15 +146,18 @@ def _written(text: str, harness: Harness) -> list[WrittenCall] | None:
         found: list[WrittenCall] = []
         for match in fenced[:MAX_STARTS]:
             inside = match[1].strip()
-            calls = calls_at(inside, 0, tools) or code_calls(inside, tools) or []
+            calls = calls_at(inside, 0, tools) or code_calls(inside, tools) or xml_calls(inside, tools) or []
             found += [WrittenCall(call.name, call.arguments, match.start(), match.end()) for call in calls]
         return found or None
     starts = [match.end() for match in _LINE.finditer(text)][:MAX_STARTS]
     for start in starts:
+        at_start = None
         if text[start] in "{[":
             at_start = calls_at(text, start, tools) or code_calls(text[start:], tools, offset=start)
-            if at_start:
-                return at_start
+        elif text[start] == "<":
+            at_start = xml_calls(text[start:], tools, offset=start)
+        if at_start:
+            return at_start
     return action_call(text, tools) or code_calls(text.strip("` \n"), tools, offset=_offset(text)) or _code_lines(text, harness)
 
 

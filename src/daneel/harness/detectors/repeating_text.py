@@ -76,10 +76,14 @@ class RepetitionWatch:
         sentence = self._sentence(piece) if self._bounds.sentence_times else None
         if self._unchecked < CHECK_EVERY_CHARS:
             return sentence
+        return self.check() or sentence
+
+    def check(self) -> Repetition | None:
+        """Look at the end of the text as it is now."""
         self._unchecked = 0
         if len(self._tail) > 2 * LOOKED_AT_CHARS:
             self._tail = self._tail[-LOOKED_AT_CHARS:]
-        return self._periodic() or sentence
+        return self._periodic()
 
     def _periodic(self) -> Repetition | None:
         """One unit over and over at the end of the text."""
@@ -149,4 +153,5 @@ def _common_end(first: str, second: str) -> int:
 
 def find_repetition(text: str | None, kind: Kind) -> Repetition | None:
     """The repetition in a whole text, as it would have been found while the text streamed."""
-    return RepetitionWatch(kind).feed(text or "")
+    watch = RepetitionWatch(kind)
+    return watch.feed(text or "") or watch.check()
