@@ -138,6 +138,44 @@ def test_a_server_that_ignores_stream_and_one_that_always_streams() -> None:
         assert client.chat(ASK, stream=False).message.content == "x"
 
 
+@pytest.mark.parametrize("kind", ["text/plain; charset=utf-8", "application/octet-stream", "text/event-stream", ""])
+@pytest.mark.parametrize("ending", [{}, {"Connection": "close"}])
+def test_a_json_reply_is_read_whatever_its_content_type(kind: str, ending: dict[str, str]) -> None:
+    whole = json.dumps({"choices": [{"message": {"content": "x"}, "finish_reason": "stop"}]}).encode()
+    with ScriptedServer([raw(whole[:9], whole[9:], headers={"Content-Type": kind, **ending})]) as server:
+        reply = client_of(server).chat(ASK, stream=True)
+    assert (reply.message.content, reply.finish_reason, reply.num_retries) == ("x", "stop", 0)
+
+
+def test_a_json_reply_of_any_content_type_that_was_cut_off_is_asked_for_again() -> None:
+    cut = raw(b'{"choices": [{"mess', headers={"Content-Type": "text/plain", "Connection": "close"})
+    with ScriptedServer([cut, text("x")]) as server:
+        assert client_of(server).chat(ASK, stream=True).num_retries == 1
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/json", "text/event-stream"])
+def test_an_error_that_came_in_place_of_a_stream_with_status_200(kind: str) -> None:
+    with ScriptedServer([raw(b'{"error": "boom"}', headers={"Content-Type": kind})] * 2) as server:
+        with pytest.raises(ErrorInStream, match="boom"):
+            client_of(server).chat(ASK, stream=True)
+        assert server.num_unused == 1
+
+
+@pytest.mark.parametrize("route", ["chat", "models"])
+def test_a_whole_body_that_trickles_has_a_deadline(route: str) -> None:
+    stop = threading.Event()
+    endless = trickle(lambda number: b" ", stop)({}).but(headers={"Content-Type": "application/json"})
+    timeouts = Timeouts(connect_s=0.1, whole_s=0.2)
+    models = endless if route == "models" else None
+    with (
+        ScriptedServer([endless], models=models) as server,
+        client_of(server, timeouts=timeouts) as client,
+        pytest.raises(ProgressTimeout),
+    ):
+        client.chat(ASK, stream=False)
+    stop.set()
+
+
 def test_a_web_page_instead_of_a_stream_is_shown_and_not_asked_for_again() -> None:
     page = raw(b"<html>Log in", headers={"Content-Type": "text/html; charset=utf-8"})
     with (
