@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from daneel.cli.approve import NoSandbox, TerminalApprover
 from daneel.cli.connection import INTERRUPTED, connect, open_transcripts
 from daneel.cli.run_view import RunView
 from daneel.cli.server_options import CaCert, Door, InsecureHttp, KeyFiles, Keys, Servers
@@ -20,6 +21,7 @@ from daneel.harness.definition import Harness
 from daneel.harness.files import load
 from daneel.harness.loop import run
 from daneel.harness.run_record import Run
+from daneel.harness.tools.builtin.command import without_sandbox
 
 
 def register(app: typer.Typer) -> None:
@@ -40,6 +42,7 @@ def register(app: typer.Typer) -> None:
         temperature: float | None = typer.Option(None, help="Instead of the harness's."),
         seed: int | None = typer.Option(None, help="Sampling seed."),
         max_turns: int | None = typer.Option(None, help="Per question, instead of the harness's."),
+        no_sandbox: NoSandbox = False,
     ) -> None:
         """Talk with a harness. What you type while it works is heard at its next turn.
 
@@ -52,6 +55,7 @@ def register(app: typer.Typer) -> None:
             held = load(file)
             changes = {"temperature": temperature, "max_turns": max_turns}
             chosen = held.harness(harness).with_changes(**{name: value for name, value in changes.items() if value is not None})
+            chosen = without_sandbox(chosen) if no_sandbox else chosen
             door = Door(key, key_file, ca_cert, insecure_http)
             client, url = connect(stack, server=server, serve=serve, model=model, door=door)
             labels = {"file": str(file), "server": url, "model": client.model, "chat": True}
@@ -60,11 +64,22 @@ def register(app: typer.Typer) -> None:
             if typed.attended:
                 view.note(f"{chosen.name} with {client.model} at {url}. {HELP}.")
             typed.start()
+            approver = TerminalApprover(view.console, typed.answer) if typed.attended else None
 
             def converse(prompt: str) -> Run:
                 kept = open_transcripts(stack, labels)
                 stream = not no_stream
-                return run(chosen, prompt, client=client, inbox=typed, observer=view, transcript=kept, seed=seed, stream=stream)
+                return run(
+                    chosen,
+                    prompt,
+                    client=client,
+                    inbox=typed,
+                    observer=view,
+                    approver=approver,
+                    transcript=kept,
+                    seed=seed,
+                    stream=stream,
+                )
 
             code = _talk(typed, converse)
             if sigterm.came:

@@ -21,6 +21,7 @@ from daneel.bench.record import Trial
 from daneel.bench.store import TrialStore
 from daneel.bench.trial import Measurement, identify, measure
 from daneel.cli import measure_report as report
+from daneel.cli.approve import NoSandbox
 from daneel.cli.connection import INTERRUPTED, clean_stdout, connect, open_transcripts
 from daneel.cli.server_options import CaCert, Door, InsecureHttp, KeyFiles, Keys, Servers
 from daneel.errors import UserError
@@ -28,6 +29,7 @@ from daneel.harness.client import Client
 from daneel.harness.definition import Goal, Harness
 from daneel.harness.files import HarnessFile, load
 from daneel.harness.run_record import Run
+from daneel.harness.tools.builtin.command import without_sandbox
 from daneel.harness.tools.examples import require_sound
 
 MIN_WIDTH = 100
@@ -88,6 +90,7 @@ def register(app: typer.Typer) -> None:
         ),
         show_transcript: bool = typer.Option(False, "--show-transcript", help="Print one trial, message by message."),
         as_json: bool = typer.Option(False, "--json", help="One JSON object on standard output instead of the report."),
+        no_sandbox: NoSandbox = False,
     ) -> None:
         """Run every harness of FILE on a goal, several times, and print how effective each one is."""
         if trials < 1:
@@ -96,6 +99,7 @@ def register(app: typer.Typer) -> None:
             held = load(file)
             chosen = _goal_of(held, goal)
             harnesses = _harnesses_of(held, harness, temperature, first_tool_choice)
+            harnesses = {name: without_sandbox(each) for name, each in harnesses.items()} if no_sandbox else harnesses
             require_sound(tool for each in harnesses.values() for tool in each.tools)
             out = _console(quiet=as_json)
             door = Door(key, key_file, ca_cert, insecure_http)

@@ -10,6 +10,7 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
+from daneel.cli.approve import NoSandbox, terminal_approver
 from daneel.cli.connection import INTERRUPTED, clean_stdout, connect, open_transcripts
 from daneel.cli.run_view import RunView
 from daneel.cli.server_options import CaCert, Door, InsecureHttp, KeyFiles, Keys, Servers
@@ -23,6 +24,7 @@ from daneel.harness.loop import run
 from daneel.harness.raised import described, is_interrupt
 from daneel.harness.run_lock import LockHeld, lock_name, run_lock
 from daneel.harness.run_record import Run
+from daneel.harness.tools.builtin.command import without_sandbox
 
 LOCKED = 75
 """Exit code when another run holds the lock: EX_TEMPFAIL, try again later."""
@@ -55,6 +57,7 @@ def register(app: typer.Typer) -> None:
         then_timeout: float = typer.Option(600.0, help="Seconds that either command may take."),
         no_overlap: bool = typer.Option(False, "--no-overlap", help="Not while this file runs on this goal or prompt."),
         lock: str | None = typer.Option(None, metavar="NAME", help="Not while any run with this lock is on."),
+        no_sandbox: NoSandbox = False,
     ) -> None:
         """Run a harness on a prompt or a goal.
 
@@ -68,6 +71,7 @@ def register(app: typer.Typer) -> None:
             changes = {"temperature": temperature, "max_turns": max_turns, "first_tool_choice": first_tool_choice}
             options = {name: value for name, value in changes.items() if value is not None}
             chosen = held.harness(harness).with_changes(**options)
+            chosen = without_sandbox(chosen) if no_sandbox else chosen
             wanted = _goal_of(held, prompt, goal)
             _take_lock(stack, lock, lock_name(file, f"goal {goal}" if goal else str(prompt)) if no_overlap else None)
             if harness is None and len(held.harnesses) > 1:
@@ -83,6 +87,7 @@ def register(app: typer.Typer) -> None:
                 wanted.prompt if wanted else str(prompt),
                 client=client,
                 observer=view,
+                approver=terminal_approver(view.console),
                 transcript=open_transcripts(stack, kept),
                 seed=seed,
                 stream=not no_stream,

@@ -32,6 +32,12 @@ class RunView:
         self._open_line = False
         self._last_kind = ""
 
+    @property
+    def console(self) -> Console:
+        """Where it prints, for whoever speaks to the same person. What is begun there is ended first."""
+        self._end_line()
+        return self._console
+
     def on_delta(self, delta: Any) -> None:
         for kind, text in (("reasoning", delta.reasoning), ("content", delta.content)):
             if text:

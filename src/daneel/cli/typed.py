@@ -80,6 +80,21 @@ class Typed:
                 taken.append(message)
         return taken
 
+    def answer(self) -> str:
+        """What is typed from now on, in answer to a question; what came before it is heard later. Raises EOFError."""
+        earlier: list[str | None] = []
+        while not self._messages.empty():
+            earlier.append(self._messages.get())
+        said = self._messages.get() if None not in earlier else None
+        leaves = said is None or said.strip() in ("/quit", "/exit")
+        if leaves and None not in earlier:
+            earlier.append(said)
+        for message in earlier:
+            self._messages.put(message)
+        if said is None or leaves:
+            raise EOFError
+        return said
+
     def wait(self, stop: Stop) -> list[str]:
         """The next message, after the agent has answered or stopped."""
         self.unanswered = self.unanswered or stop.reason != "answered"
