@@ -142,8 +142,9 @@ def _run(attempt: Attempt, policy: Recovery, guard: Guard) -> CallRecord:
     record.duration_s = time.monotonic() - started
     said = told(attempt.tool, done, attempt.bound.kwargs, policy)
     record.result = guard.present(attempt.tool, said.text, own_words=said.own_words)
-    record.error, record.notes = said.error, said.notes
-    record.returned = said.plain if said.plain != record.result else None
+    record.error, record.notes = said.error and guard.redacted(said.error), said.notes
+    plain = guard.redacted(said.plain)
+    record.returned = plain if plain != record.result else None
     return record
 
 

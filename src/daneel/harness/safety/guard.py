@@ -131,14 +131,17 @@ class Guard:
 
         `own_words`: the tool says that it failed, in words of its author.
         """
-        if self._redact is not None:
-            text = self._redact(text)
+        text = self.redacted(text)
         foreign = tool.effects & {"read", "network", "exec"} or f"tool:{tool.name}" in self.policy.untrusted
         if foreign and not own_words and not safety_of(tool).fences:
             return fence(text, tool.name, max_chars=self.policy.max_result_chars)
         if safety_of(tool).fences:  # it has marked and defused others' words itself
             return bounded(text, self.policy.max_result_chars)
         return bounded(defused(text), self.policy.max_result_chars)
+
+    def redacted(self, text: str) -> str:
+        """The text without secrets."""
+        return str(self._redact(text)) if self._redact is not None else text
 
 
 _RANK: dict[Verdict, int] = {"allow": 0, "ask": 1, "deny": 2}
