@@ -231,6 +231,15 @@ def test_several_calls_in_one_reply_are_all_made(stage: Stage, kind: str, stream
     assert (result.stop_reason, [call.result for call in result.calls]) == ("answered", results)
 
 
+def test_a_model_that_does_not_stop_calling_is_told_so(stage: Stage) -> None:
+    many = text("\n".join(f"add(a={n}, b=3)" for n in range(500)))
+    result, requests = stage.play([many, ANSWER], HARNESS, owned_by="someone")
+    assert result.stop_reason == "answered"
+    limit = HARNESS.recovery.max_calls_per_reply
+    assert [call.result is not None for call in result.calls] == [n < limit for n in range(len(result.calls))]
+    assert f"only the first {limit}" in requests[1]["messages"][-1]["content"]
+
+
 @pytest.mark.parametrize(
     "answer",
     [

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from daneel import Harness, tool
 from daneel.harness.run_record import CallRecord
-from daneel.harness.text_calls import rescue
+from daneel.harness.text_calls import TextCallReader, rescue
+from daneel.harness.tools.arguments import ArgumentsError, Bound
+from daneel.harness.tools.registry import Tool
 from daneel.wire.messages import Message
 
 
@@ -133,3 +140,43 @@ def test_any_text_is_read_and_keeps_its_calls_readable(content: str, truncated: 
     assert len(found) == len(message.tool_calls) + len(message.failed_tool_calls)
     assert found or message.content == content
     assert [call.index for call in message.tool_calls] == list(range(len(message.tool_calls)))
+
+
+def tool_of(function: dict[str, Any]) -> Tool:
+    """A tool with a schema of its own, checked as such."""
+    schema = function.get("parameters") or {"type": "object", "properties": {}}
+
+    def bind(arguments: dict[str, Any]) -> Bound:
+        try:
+            fault = next(iter(jsonschema_rs.validator_for(schema).iter_errors(arguments)), None)
+        except (ValueError, jsonschema_rs.ValidationError):
+            fault = None  # a schema that is none constrains nothing
+        if fault is not None:
+            raise ArgumentsError(str(fault.message))
+        return Bound(arguments, arguments)
+
+    return Tool(function["name"], function.get("description") or "", schema, lambda **_: None, "", binder=bind)
+
+
+UNREAD = {"glimmer", "inkling", "gigachat3", "deepseek-v4", "llama4-pythonic"}
+"""Families whose markers are not looked for, or whose special forms are read by daneel's own server only."""
+
+
+def test_outputs_of_real_models_are_read_and_answers_are_left_alone(shared_dir: Path) -> None:
+    reader = TextCallReader()
+    seen = 0
+    for line in (shared_dir / "cases" / "outputs.jsonl").read_text("utf-8").splitlines():
+        case = json.loads(line)
+        functions = [entry.get("function", entry) for entry in case.get("tools") or case.get("tools_suggested") or []]
+        if not functions or case.get("malformed") or any("name" not in function for function in functions):
+            continue
+        harness = Harness(tools=[tool_of(function) for function in {entry["name"]: entry for entry in functions}.values()])
+        message = Message(role="assistant", content=case["raw"])
+        found = reader.rescue(message, harness, truncated=False, made=[])
+        expected = case["expect"].get("tool_calls") or []
+        seen += 1
+        if not expected and "tool_calls" in case["asserts"]:
+            assert not message.tool_calls, case["id"]
+        if expected and case["family"] not in UNREAD:
+            assert found, case["id"]
+    assert seen > 400

@@ -130,6 +130,9 @@ def _named(said: dict[str, Any], tools: Sequence[Tool]) -> tuple[str, dict[str, 
             inside = _arguments(given)
             if inside is not None and fits(name, inside, tools):
                 return name, inside
+            tool = find_tool(name, tools, slips=True)
+            if tool is None or next(iter(rest)) not in tool.parameters.get("properties", {}):
+                continue  # they are the arguments, and do not fit
         if fits(name, rest, tools):
             return name, rest
     return None

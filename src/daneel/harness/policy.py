@@ -24,6 +24,8 @@ class Recovery:
     """Turns in a row that neither called a tool nor answered; then the run stops with `gave_up`."""
     max_announcement_replies: int = 2
     """How often a run answers a call that was announced and not made; after that the text counts as the answer."""
+    max_calls_per_reply: int = 32
+    """Calls of one reply that are made; the model is told of the others."""
     repeat_note_at: int = 2
     """The how-many-th same call with the same result gets a note with its result."""
     repeat_hide_at: int = 3
@@ -57,6 +59,7 @@ class Recovery:
         "Error: wrong arguments: {error}.\nYou wrote: {raw}\nThe tool is: {schema}\nWrite the call again, corrected."
     )
     unknown_tool: str = "Error: there is no tool {name}. The tools are: {names}."
+    too_many_calls: str = "Error: only the first {limit} calls of a reply are made, and this one was not. Make fewer at once."
     call_limit: str = "Error: {name} may be called {limit} times in all, and has been. Go on without it."
     gated_call: str = "Error: {name} cannot be called now. {hint}"
     call_first: str = "First call {needed}, then {name}."

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -70,15 +71,20 @@ def read_calls(message: Message, harness: Harness, *, truncated: bool, next_id: 
     id to a call that has none.
     """
     last = len(message.tool_calls) - 1
-    good = [
+    good = deque(
         _read_call(call, harness, truncated=truncated and number == last, next_id=next_id)
         for number, call in enumerate(message.tool_calls)
-    ]
+    )
     attempts: list[Attempt] = []
-    failed = sorted(message.failed_tool_calls, key=lambda call: call.position)
+    failed = deque(sorted(message.failed_tool_calls, key=lambda call: call.position))
     while good or failed:
         take_failed = failed and (not good or failed[0].position <= len(attempts))
-        attempts.append(_read_failed(failed.pop(0), harness, next_id) if take_failed else good.pop(0))
+        attempts.append(_read_failed(failed.popleft(), harness, next_id) if take_failed else good.popleft())
+    policy = harness.recovery
+    for attempt in attempts[policy.max_calls_per_reply :]:
+        text = policy.too_many_calls.format(limit=policy.max_calls_per_reply)
+        attempt.problem = attempt.problem or Problem("call_limit", "too many calls in one reply", text)
+        attempt.tool = attempt.bound = None
     return attempts
 
 

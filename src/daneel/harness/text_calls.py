@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Literal
 
 from daneel.formats.base import CallEvent, Event, FailedCallEvent, Span, TextEvent, Tool
@@ -27,6 +28,9 @@ from daneel.harness.xml_calls import xml_calls
 from daneel.wire.messages import CallError, FailedToolCall, FunctionCall, Message, ToolCall
 
 MAX_TEXT_CHARS = 1_000_000
+MAX_UNMARKED_CHARS = 100_000
+MAX_LINES = 100
+"""Lines of code that are read as calls; more than any reply has."""
 MAX_STARTS = 20
 """Lines of a text at which calls may begin."""
 
@@ -37,15 +41,29 @@ MARKED = (
     "hermes",
     "glm4.6",
     "mistral",
+    "gpt-oss",
     "kimi-k2",
     "deepseek-v3.1",
+    "deepseek-v3.2",
     "minimax-m2",
+    "minimax-m3",
     "minicpm5",
     "lfm2",
+    "olmo3",
     "phi4-mini",
     "llama3-json",
+    "nemotron-nano-v2",
+    "hunyuan-a13b",
+    "granite-20b-fc",
+    "longcat",
+    "apertus",
+    "command4",
+    "internlm2",
 )
 """The families whose markers are looked for, in this order: those that open models on foreign servers leave in the text."""
+
+_FRAMES = ("<|channel|>",)
+"""What shows messages in frames, whose first header the prompt has already opened."""
 
 Found = list[CallEvent | FailedCallEvent]
 
@@ -84,7 +102,7 @@ class TextCallReader:
         """Calls between markers, as the family reads them that makes most of them."""
         best: tuple[int, Family, list[Event]] | None = None
         for family in self._families:
-            markers = (*family.call.opens, *family.call.body_opens)
+            markers = _FRAMES if family.framing is not None else (*family.call.opens, *family.call.body_opens)
             if not any(marker in text for marker in markers):
                 continue
             events = _parse(family, text, self._toolset(harness), truncated=truncated, unmarked=False)
@@ -135,22 +153,38 @@ def _is_spoken_of(event: CallEvent | FailedCallEvent, text: str, harness: Harnes
 
 
 _LINE = re.compile(r"^[ \t]*(?=\S)", re.MULTILINE)
-_FENCED = re.compile(r"^[ \t]*```[a-z_0-9]*[ \t]*\n(.*?)\n[ \t]*```[ \t]*$", re.MULTILINE | re.DOTALL)
+
+
+def _fences(text: str) -> Iterator[tuple[int, int, str]]:
+    """Start, end and inside of each code fence, whole lines of the text."""
+    position, opened, inside = 0, -1, ""
+    for line in text.splitlines(keepends=True):
+        mark = line.strip().startswith("```")
+        if mark and opened < 0:
+            opened, inside = position, ""
+        elif mark and line.strip() == "```":
+            yield opened, position + len(line), inside
+            opened = -1
+        elif opened >= 0:
+            inside += line
+        position += len(line)
 
 
 def _written(text: str, harness: Harness) -> list[WrittenCall] | None:
     """Calls without markers that the strict reading of JSON does not find: in fences, at the end, or on lines of their own."""
     tools = harness.tools
-    fenced = list(_FENCED.finditer(text))
-    if fenced:
+    if len(text) > MAX_UNMARKED_CHARS:
+        return None
+    fences = list(islice(_fences(text), MAX_STARTS))
+    if fences:
         found: list[WrittenCall] = []
-        for match in fenced[:MAX_STARTS]:
-            inside = match[1].strip()
-            calls = calls_at(inside, 0, tools) or code_calls(inside, tools) or xml_calls(inside, tools) or []
-            found += [WrittenCall(call.name, call.arguments, match.start(), match.end()) for call in calls]
+        for start, end, inside in fences:
+            body = inside.strip()
+            calls = calls_at(body, 0, tools) or code_calls(body, tools) or xml_calls(body, tools) or []
+            found += [WrittenCall(call.name, call.arguments, start, end) for call in calls]
         return found or None
-    starts = [match.end() for match in _LINE.finditer(text)][:MAX_STARTS]
-    for start in starts:
+    for match in islice(_LINE.finditer(text), MAX_STARTS):
+        start = match.end()
         at_start = None
         if text[start] in "{[":
             at_start = calls_at(text, start, tools) or code_calls(text[start:], tools, offset=start)
@@ -170,7 +204,7 @@ def _code_lines(text: str, harness: Harness) -> list[WrittenCall] | None:
     found: list[WrittenCall] = []
     position = 0
     for line in text.splitlines(keepends=True):
-        if any(tool.name in line for tool in harness.tools):
+        if len(found) < MAX_LINES and any(tool.name in line for tool in harness.tools):
             bare = line.strip().strip("`")
             calls = code_calls(bare, harness.tools) or []
             found += [WrittenCall(call.name, call.arguments, position, position + len(line)) for call in calls]
