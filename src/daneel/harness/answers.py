@@ -154,4 +154,4 @@ def _announced(session: Session, content: str) -> list[str]:
     if session.meter.turns_left() == 0:
         return []
     called = [call.name for call in session.calls if call.name is not None and call.result is not None]
-    return announced(content, [tool.name for tool in harness.tools], called)
+    return announced(content, session.gates.open_names(), called)

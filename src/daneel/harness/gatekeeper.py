@@ -29,7 +29,7 @@ class Gatekeeper:
         self._errors: set[str] = set()
         self._is_gated = any(tool.gates for tool in harness.tools)
         self._states: list[Shown] = [Shown(tool, "hidden") for tool in harness.tools]
-        self._were_declared: set[str] = set()
+        self._were_declared = set() if self._is_gated else {tool.name for tool in harness.tools}
         self._hidden_for: dict[str, int] = {}
         self._last_open: list[str] | None = None
 
