@@ -27,6 +27,7 @@ from daneel.harness.tools.running import call
 if TYPE_CHECKING:
     from daneel.harness.tools.registry import Tool
 
+SHOWN_CHARS = 200
 TIMEOUT_S = 60.0
 """For an example of a tool that has no time limit of its own."""
 
@@ -134,11 +135,8 @@ def _expected(expected: Any) -> str:
 
 
 def _shown(value: Any) -> str:
-    return show(value if isinstance(value, str) else result_text(value)) if isinstance(value, str) else _cut(result_text(value))
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= 200 else text[:199] + "…"
+    text = show(value) if isinstance(value, str) else result_text(value)
+    return text if len(text) <= SHOWN_CHARS else text[: SHOWN_CHARS - 1] + "…"
 
 
 def _folder_for(tool: Tool, example: Example) -> AbstractContextManager[str | None]:
