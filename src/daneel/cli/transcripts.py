@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from daneel.cli import detectors
 from daneel.cli.run_view import RunView, printable
 from daneel.errors import UserError
 from daneel.harness import transcript_export as export
@@ -33,6 +34,7 @@ def register(app: typer.Typer) -> None:
     group.command("list")(_list)
     group.command("show")(_show)
     group.command("export")(_export)
+    detectors.register(group)
     app.add_typer(group, name="transcripts")
 
 

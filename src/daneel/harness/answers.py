@@ -45,6 +45,8 @@ def settled(session: Session, reply: Reply) -> Reply:
 def answer_or_go_on(session: Session, reply: Reply) -> None:
     """Take the answer, or say what is wrong. Raises Stop for the answer."""
     content = (reply.message.content or "").strip()
+    if session.repeating is None:
+        session.repetitions = 0
     if session.repeating is None and reply.finish_reason in LENGTH_REASONS and _continue(session, reply, content):
         return
     session.conversation.add_reply(reply.message, (), reasoning_field=reply.reasoning_field)
@@ -79,7 +81,6 @@ def without(session: Session, changes: Changes) -> None:
 
 def _continue(session: Session, reply: Reply, content: str) -> bool:
     """Whether the text goes on where it stopped, in the same message: daneel's server can do that. Once in a row."""
-    session.repetitions = 0
     policy, message = session.harness.recovery, reply.message
     if not (policy.continue_truncated and session.conversation.is_daneel and content) or session.truncations:
         return False
@@ -126,7 +127,7 @@ def _cut_off(session: Session, *, thinking: bool) -> None:
 
 def _empty(session: Session, *, thinking: bool) -> None:
     policy, question = session.harness.recovery, session.conversation.question
-    session.truncations = session.repetitions = 0
+    session.truncations = 0
     if thinking:
         changes = session.change(thinking_off=True)
         session.tell("only_thoughts", policy.only_thoughts.format(question=question), changes=changes)
