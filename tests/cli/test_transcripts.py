@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from daneel.errors import UserError
 from daneel.harness.client import Client
 from daneel.harness.loop import run
 from daneel.harness.transcript import TranscriptStore
+
+COST = "what the turn took"
 
 
 @tool
@@ -57,17 +60,93 @@ def test_show_tells_the_run_as_it_went(run_id: str) -> None:
         f"run {run_id} (harness adder, goal sum)",
         "system: Be brief.",
         "user: What is 1 + 2?",
+        "— turn 1, tools: add",
+        COST,
         '! call not made, the model is told: argument "b" is missing',
+        "— turn 2",
         "Both.",
+        COST,
         '! repaired (values): {"a": "1", "b": 2}',
         "→ add(a=1, b=2)",
         "← 3",
+        "— turn 3",
         "It is 3.",
+        COST,
         "answered",
     ]
+    lines = [COST if re.fullmatch(r"  \d+ tokens in \(\d+ from cache\), \d+ out, \d+\.\d s", line) else line for line in lines]
     assert lines == wanted
     whole = json.loads(invoke("show", "last", "--json").stdout)
     assert [event["kind"] for event in whole["events"]][-1] == "stop"
+
+
+def test_show_one_turn_and_long_results(run_id: str) -> None:
+    lines = invoke("show", run_id, "--turn", "2").stdout.splitlines()
+    assert lines[1].startswith("— turn 2")
+    assert "It is 3." not in "".join(lines)
+    with TranscriptStore() as store:
+        result = json.dumps({"id": "x", "name": "add", "result": "y" * 5000, "error": None})
+        store.write("UPDATE events SET data = ? WHERE run_id = ? AND kind = 'result'", (result, run_id), durable=False)
+    assert "y" * 5000 not in invoke("show", run_id).stdout
+    assert "y" * 5000 in invoke("show", run_id, "--full").stdout
+
+
+def test_what_is_piped_has_no_colours(run_id: str) -> None:
+    assert "\x1b" not in invoke("show", run_id).stdout
+
+
+ADDER = """
+from daneel import Harness, tool
+
+@tool
+def add(a: int, b: int) -> int:
+    '''Add two numbers.'''
+    return a + b + {plus}
+
+adder = Harness(tools=[add], name="adder", system="Be brief.")
+"""
+
+
+def test_replay(run_id: str, tmp_path: Path) -> None:
+    file = tmp_path / "adder.py"
+    file.write_text(ADDER.format(plus=0))
+    same = invoke("replay", run_id, "--file", str(file))
+    assert (same.exit_code, same.stdout.splitlines()[-1]) == (0, "no differences")
+    assert "It is 3." in same.stdout
+    file.write_text(ADDER.format(plus=1))
+    other = invoke("replay", run_id, "--file", str(file), "--quiet")
+    assert other.exit_code == 1
+    assert "the harness has changed: tool add" in other.stdout
+    assert '"result": "3"' in other.stdout
+    assert '"result": "4"' in other.stdout
+    found = json.loads(invoke("replay", run_id, "--file", str(file), "--json").stdout)
+    assert (found["same"], found["stop_reason"], found["turns"]) == (False, "answered", 3)
+    assert [difference["what"] for difference in found["differences"]] == ["result"]
+    # it was started from Python: no file is on record
+    assert isinstance(invoke("replay", run_id).exception, UserError)
+
+
+def test_bytes_that_were_not_kept(run_id: str) -> None:
+    assert "--keep-bytes" in str(invoke("bytes", run_id).exception)
+
+
+def test_export_atif(run_id: str) -> None:
+    (found,) = [json.loads(line) for line in invoke("export", run_id, "--format", "atif").stdout.splitlines()]
+    assert (found["schema_version"], found["session_id"], found["agent"]["name"]) == ("ATIF-v1.7", run_id, "daneel")
+    assert found["agent"]["tool_definitions"][0]["function"]["name"] == "add"
+    steps = found["steps"]
+    assert [step["step_id"] for step in steps] == [1, 2, 3, 4, 5]
+    assert [step["source"] for step in steps] == ["system", "user", "agent", "agent", "agent"]
+    assert [step["message"] for step in steps] == ["Be brief.", "What is 1 + 2?", "", "", "It is 3."]
+    (call,) = steps[3]["tool_calls"]
+    assert (call["function_name"], call["arguments"]) == ("add", {"a": 1, "b": 2})
+    assert steps[3]["observation"] == {"results": [{"source_call_id": call["tool_call_id"], "content": "3"}]}
+    assert steps[3]["reasoning_content"] == "Both."
+    assert {event["kind"] for event in steps[3]["extra"]["events"]} == {"repaired"}
+    counted = [step["metrics"]["prompt_tokens"] for step in steps[2:]]
+    assert found["final_metrics"]["total_prompt_tokens"] == sum(counted) > 0
+    assert found["final_metrics"]["total_steps"] == 5
+    assert found["extra"]["state"] == "answered"
 
 
 def test_export(run_id: str, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -9,14 +10,21 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.support.twelve_steps import Model, harness
 
 from daneel.errors import UserError
 from daneel.harness import transcript_export as export
+from daneel.harness.loop import run
+from daneel.harness.recorder import is_durable
 from daneel.harness.run_record import Event, Run, RunUsage
-from daneel.harness.transcript import TranscriptStore, default_path
+from daneel.harness.transcript import ByteKeeper, TranscriptStore, default_path
+
+ROOT = Path(__file__).parents[2]
 
 
 def finished(run_id: str) -> Run:
@@ -78,38 +86,142 @@ def test_a_run_without_an_end_is_running_or_interrupted(tmp_path: Path) -> None:
 
 
 KILLED = """
-import sys
+import os, sys
 from pathlib import Path
 from daneel.harness.run_record import Event
 from daneel.harness.transcript import TranscriptStore
-store = TranscriptStore(Path(sys.argv[1]))
-kept = store.begin(sys.argv[2], {})
-n = 0
-while True:
-    n += 1
-    kept.append(Event("call", 1, {"n": n, "padding": "x" * 3000}), durable=n % 5 == 0)
-    print(n, flush=True)
+
+def write(run_id, acknowledge):
+    kept = TranscriptStore(Path(sys.argv[1])).begin(run_id, {})
+    n = 0
+    while True:
+        n += 1
+        kept.append(Event("call", 1, {"n": n, "padding": "x" * 3000}), durable=n % 5 == 0)
+        os.write(acknowledge, b"%d\\n" % n)
+
+for run_id in sys.stdin:  # a process for each, forked from this one, which has imported everything
+    pid = os.fork()
+    if pid == 0:
+        write(run_id.strip(), 1)
+    os.write(1, b"pid %d\\n" % pid)
+    os.waitpid(pid, 0)
+    os.write(1, b"gone\\n")
 """
 
 
-@pytest.mark.parametrize("kills", [pytest.param(4), pytest.param(100, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize(
+    "kills", [pytest.param(20), pytest.param(500, marks=[pytest.mark.exhaustive, pytest.mark.timeout(1800)])]
+)
 def test_a_kill_loses_no_event_that_was_acknowledged(tmp_path: Path, kills: int) -> None:
     path = tmp_path / "t.db"
-    for number in range(kills):
-        run_id = f"run{number}"
-        writer = subprocess.Popen([sys.executable, "-c", KILLED, str(path), run_id], stdout=subprocess.PIPE, text=True)
-        assert writer.stdout is not None
-        for _ in range(3 + 7 * number % 40):
-            acknowledged = int(writer.stdout.readline())
-        writer.send_signal(signal.SIGKILL)
-        acknowledged = max([acknowledged, *(int(line) for line in writer.stdout.read().split("\n")[:-1] if line)])
-        writer.wait()
-        writer.stdout.close()
-        with TranscriptStore(path) as store:
-            assert store.find(run_id).state == "interrupted"
-            numbers = [row.event.data["n"] for row in store.events(run_id)]
-            assert numbers == list(range(1, len(numbers) + 1))
-            assert len(numbers) >= acknowledged
+    TranscriptStore(path).close()
+    command = [sys.executable, "-c", KILLED, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as writers:
+        assert writers.stdin is not None
+        assert writers.stdout is not None
+        for number in range(kills):
+            print(f"run{number}", file=writers.stdin, flush=True)
+            lines = iter(writers.stdout.readline, "gone\n")
+            pid, acknowledged = 0, 0
+            for line in lines:
+                if line.startswith("pid"):
+                    pid = int(line.split()[1])
+                else:
+                    acknowledged = int(line)
+                if pid and acknowledged >= 3 + 7 * number % 40:
+                    os.kill(pid, signal.SIGKILL)
+                    break
+            acknowledged = max([acknowledged, *(int(line) for line in lines if not line.startswith("pid"))])
+            with TranscriptStore(path) as store:
+                assert store.find(f"run{number}").state == "interrupted"
+                numbers = [row.event.data["n"] for row in store.events(f"run{number}")]
+                assert numbers == list(range(1, len(numbers) + 1))
+                assert len(numbers) >= acknowledged
+
+
+class FailingStore(TranscriptStore):
+    """A store whose `fail_at`-th write fails, and `times - 1` after it, as on a disk that is full or broken."""
+
+    count = 0
+    fail_at = 0
+    times = 1
+    error: Exception = sqlite3.OperationalError("database or disk is full")
+
+    def write(self, sql: str, values: tuple[Any, ...], *, durable: bool) -> int:
+        self.count += 1
+        if self.fail_at <= self.count < self.fail_at + self.times:
+            raise self.error
+        return super().write(sql, values, durable=durable)
+
+
+@pytest.mark.parametrize(
+    "error", [sqlite3.OperationalError("disk I/O error"), OSError(errno.ENOSPC, "No space left on device")]
+)
+@pytest.mark.parametrize("times", [1, 3, 10_000])
+def test_a_write_that_fails_is_reported_whichever_it_is(tmp_path: Path, error: Exception, times: int) -> None:
+    """ENOSPC and EIO at the n-th write: the run goes on, says it once, and writes everything as soon as there is room."""
+    num_writes = 1
+    while True:
+        folder = tmp_path / f"{num_writes}"
+        with FailingStore(folder / "t.db") as store:
+            store.fail_at, store.times, store.error = num_writes, times, error
+            held, model = harness(folder / "ledger"), Model(1)
+            finished = run(held, "Go.", client=model, transcript=store)
+            failed = [event for event in finished.events if event.kind == "transcript_failed"]
+            assert (finished.stop_reason, (folder / "ledger").read_text().split()) == ("answered", model.expected)
+            if store.count < num_writes:
+                assert failed == []
+                break
+            assert len(failed) == 1
+            assert str(error) in failed[0].data["error"]
+            kept = [row.event.kind for row in store.events(finished.id)]
+            if num_writes > 1 and times == 1 and store.count > num_writes:
+                # there was room again: nothing is missing
+                assert kept.count("transcript_failed") == 1
+                assert [kind for kind in kept if kind != "transcript_failed"][-1] == "stop"
+                assert store.find(finished.id).state == "answered"
+            if times == 10_000:
+                assert len(kept) == max(0, num_writes - 2)
+        num_writes += 7 if num_writes > 14 else 1
+
+
+FULL_DISK = """
+import resource, sys
+from pathlib import Path
+from tests.support.twelve_steps import Model, harness
+from daneel.harness.loop import run
+from daneel.harness.transcript import TranscriptStore
+
+folder = Path(sys.argv[1])
+store = TranscriptStore(folder / "t.db")
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), -1))
+finished = run(harness(folder / "ledger"), "Go.", client=Model(1), transcript=store)
+print(finished.stop_reason, sum(event.kind == "transcript_failed" for event in finished.events), finished.id)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no limit on the size of a file there")
+@pytest.mark.parametrize(
+    "step", [pytest.param(90_000), pytest.param(4_096, marks=[pytest.mark.exhaustive, pytest.mark.timeout(1800)])]
+)
+def test_a_file_that_cannot_grow_is_reported_wherever_that_is(tmp_path: Path, step: int) -> None:
+    """The system's own refusal: the run goes on and says so, and what was kept is whole and has no gap."""
+    for size in range(40_000, 10_000_000, step):
+        folder = tmp_path / str(size)
+        folder.mkdir()
+        said = subprocess.run(
+            [sys.executable, "-c", FULL_DISK, str(folder), str(size)], capture_output=True, text=True, check=True, cwd=ROOT
+        )
+        reason, failures, run_id = said.stdout.split()
+        assert reason == "answered", said.stderr
+        with TranscriptStore(folder / "t.db") as store:
+            sequence = [row.seq for row in store.events(run_id)] if store.runs() else []
+            assert sequence == list(range(1, len(sequence) + 1))
+            if failures == "0":
+                assert store.find(run_id).state == "answered"
+                assert size > 40_000, "the first limit was too wide to fail at"
+                return
+    raise AssertionError("it never fitted")
 
 
 def test_several_threads_and_stores_write_at_once(tmp_path: Path) -> None:
@@ -145,6 +257,48 @@ def test_a_store_of_a_newer_layout_is_left_alone(tmp_path: Path) -> None:
     database.close()
     with pytest.raises(UserError, match="newer daneel"):
         TranscriptStore(tmp_path / "t.db")
+
+
+def test_a_store_of_the_first_layout_is_taken_over(tmp_path: Path) -> None:
+    database = sqlite3.connect(tmp_path / "t.db")
+    database.executescript(
+        "CREATE TABLE runs (id TEXT PRIMARY KEY, started_at REAL NOT NULL, pid INTEGER NOT NULL, about TEXT NOT NULL,"
+        " ended_at REAL, stop_reason TEXT, outcome TEXT) STRICT;"
+        "CREATE TABLE events (run_id TEXT NOT NULL REFERENCES runs (id), seq INTEGER NOT NULL, at REAL NOT NULL,"
+        " kind TEXT NOT NULL, turn INTEGER NOT NULL, data TEXT NOT NULL, PRIMARY KEY (run_id, seq)) STRICT, WITHOUT ROWID;"
+        f"INSERT INTO runs VALUES ('old', 1.0, {os.getpid()}, '{{}}', NULL, NULL, NULL);"
+        "INSERT INTO events VALUES ('old', 1, 1.0, 'message', 0, '{}');"
+        "PRAGMA user_version = 1;"
+    )
+    database.close()
+    with TranscriptStore(tmp_path / "t.db") as store:
+        assert store.find("old").state == "running"
+        assert [row.event.kind for row in store.events("old")] == ["message"]
+        assert store.server_bytes("old") == []
+        keep(store, "new")
+
+
+def test_what_the_server_sent_is_kept_beside_its_reply(tmp_path: Path) -> None:
+    keeper = ByteKeeper()
+    with TranscriptStore(tmp_path / "t.db") as store:
+        kept = replace(store.labelled(), keeper=keeper).begin("aaa1", {})
+        for turn, pieces in ((1, [b"data: ", b"\xff\n"]), (2, []), (3, [b"three"])):
+            for piece in pieces:
+                keeper.add(piece)
+            kept.append(Event("request", turn, {}), durable=False)
+            kept.append(Event("reply", turn, {}), durable=True)
+        assert store.server_bytes("aaa1") == [b"data: \xff\n", b"three"]
+        assert store.server_bytes("aaa1", turn=3) == [b"three"]
+        assert store.server_bytes("aaa1", turn=2) == []
+
+
+def test_what_changes_something_is_on_the_disk_before_it_runs() -> None:
+    assert is_durable(Event("reply", 1, {}))
+    assert is_durable(Event("call", 1, {"effects": ["write"]}))
+    assert is_durable(Event("call", 1, {"effects": ["network", "read"]}))
+    assert not is_durable(Event("call", 1, {"effects": ["read"]}))
+    assert not is_durable(Event("call", 1, {"effects": []}))
+    assert not is_durable(Event("message", 1, {}))
 
 
 def test_where_it_lies(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -24,10 +24,14 @@ def printable(text: str) -> str:
 
 
 class RunView:
-    """An observer that prints. `streams`: replies come in pieces through `on_delta`; else each comes whole, in its event."""
+    """An observer that prints. `streams`: replies come in pieces through `on_delta`; else each comes whole, in its event.
 
-    def __init__(self, console: Console, *, streams: bool) -> None:
+    `shown_chars`: of a longer call or result only the beginning is shown.
+    """
+
+    def __init__(self, console: Console, *, streams: bool, shown_chars: int | None = SHOWN_CHARS) -> None:
         self._console = console
+        self._shown_chars = shown_chars
         self._streams = streams
         self._open_line = False
         self._last_kind = ""
@@ -72,7 +76,8 @@ class RunView:
 
     def _line(self, text: str, style: str) -> None:
         self._end_line()
-        shown = printable(text if len(text) <= SHOWN_CHARS else text[:SHOWN_CHARS] + " …")
+        limit = self._shown_chars
+        shown = printable(text if limit is None or len(text) <= limit else text[:limit] + " …")
         self._console.print(Text(shown, style=style), soft_wrap=True)
 
     def _end_line(self) -> None:
@@ -110,6 +115,10 @@ _NOTES = {
     "repeating_reply": "the reply only repeated itself and was ended; the model is asked to answer",
     "continued": "the reply was cut off; the server is asked to go on with it",
     "changes_refused": "the server does not take {changes}; asked without",
+    "resumed": "resumed after turn {after_turns}",
+    "rerun": "{name} had begun when the run was cut short; it is called again",
+    "unknown_outcome": "{name} had begun when the run was cut short; the model is told that nobody knows what came of it",
+    "request_failed": "the request failed: {message}",
     "transcript_failed": "the transcript cannot be written: {error}; the run goes on without it",
 }
 

@@ -8,16 +8,18 @@ from collections.abc import Iterable
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from daneel.cli import detectors
-from daneel.cli.run_view import RunView, printable
+from daneel.cli import detectors, replay
+from daneel.cli.run_view import SHOWN_CHARS, RunView, printable
 from daneel.errors import UserError
 from daneel.harness import transcript_export as export
+from daneel.harness.run_record import Event
 from daneel.harness.transcript import EventRow, RunRow, TranscriptStore, default_path
 
 MIN_WIDTH = 100
@@ -25,15 +27,18 @@ MIN_WIDTH = 100
 
 class Format(StrEnum):
     jsonl = "jsonl"
+    atif = "atif"
     openai = "openai"
 
 
 def register(app: typer.Typer) -> None:
     """Add this file's commands to `app`."""
-    group = typer.Typer(no_args_is_help=True, help="Runs that were kept: list, show, export.", rich_markup_mode=None)
+    group = typer.Typer(no_args_is_help=True, help="Runs that were kept: list, show, export, replay.", rich_markup_mode=None)
     group.command("list")(_list)
     group.command("show")(_show)
     group.command("export")(_export)
+    group.command("bytes")(_bytes)
+    replay.register(group)
     detectors.register(group)
     app.add_typer(group, name="transcripts")
 
@@ -65,36 +70,77 @@ def _list(
 
 def _show(
     run_id: str = typer.Argument(..., metavar="ID", help="A run's id, or how it starts; `last` for the newest."),
+    turn: int | None = typer.Option(None, help="Only this turn."),
+    full: bool = typer.Option(False, "--full", help="Long calls and results in full."),
     as_json: bool = typer.Option(False, "--json", help="The run with all its events as one JSON object."),
 ) -> None:
-    """Show one run as it went."""
+    """Show one run as it went, turn by turn: which tools the model saw, what it said, what was called and came back."""
     with TranscriptStore() as store:
         run = store.find(run_id)
         events = store.events(run.id)
     if as_json:
         print(json.dumps(export.as_object(run, events)))
         return
-    _print_run(run, events)
+    _print_run(run, [row for row in events if turn in (None, row.event.turn)], full=full)
 
 
-def _print_run(run: RunRow, events: list[EventRow]) -> None:
+def _print_run(run: RunRow, events: list[EventRow], *, full: bool) -> None:
     console = _console()
-    view = RunView(console, streams=False)
+    view = RunView(console, streams=False, shown_chars=None if full else SHOWN_CHARS)
     names = ", ".join(f"{name} {run.about[name]}" for name in ("harness", "goal", "model", "server") if run.about.get(name))
     console.print(Text(printable(f"run {run.id} ({names})"), style="bold"))
+    seen: list[str] = []
     for row in events:
         message = row.event.data.get("message", {})
         if row.event.kind == "message" and message.get("role") in ("system", "user"):
             console.print(Text(printable(f"{message['role']}: {message['content']}"), style="bold"), soft_wrap=True)
+        elif row.event.kind == "request":
+            seen, before = _visible(row.event), seen
+            tools = f", tools: {', '.join(seen) or 'none'}" if seen != before else ""
+            console.print(Text(printable(f"— turn {row.event.turn}{tools}"), style="dim"), soft_wrap=True)
         view.on_event(row.event)
+        if row.event.kind == "reply":
+            console.print(Text(_cost(row.event.data), style="dim"), soft_wrap=True)
     detail = f" ({run.outcome['detail']})" if run.outcome.get("detail") else ""
     console.print(Text(printable(f"{run.state}{detail}"), style="dim"), soft_wrap=True)
+
+
+def _visible(request: Event) -> list[str]:
+    """The tools of a request, by name; those whose calls would be refused in brackets."""
+    refused = request.data.get("refused_tools") or []
+    return [f"({name})" if name in refused else str(name) for name in request.data.get("tools") or []]
+
+
+def _cost(reply: dict[str, Any]) -> str:
+    """What a turn took, as far as the server said."""
+    usage = reply.get("usage")
+    parts = [f"{reply.get('duration_s') or 0:.1f} s"]
+    if usage:
+        cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
+        parts.insert(0, f"{usage['prompt_tokens']} tokens in ({cached} from cache), {usage['completion_tokens']} out")
+    return f"  {', '.join(parts)}"
+
+
+def _bytes(
+    run_id: str = typer.Argument(..., metavar="ID", help="A run's id, or how it starts; `last` for the newest."),
+    turn: int | None = typer.Option(None, help="Only this turn's."),
+) -> None:
+    """Write what the server sent, byte for byte, to standard output. Kept only of runs with --keep-bytes."""
+    with TranscriptStore() as store:
+        run = store.find(run_id)
+        kept = store.server_bytes(run.id, turn=turn)
+    if not kept:
+        raise UserError(f"run {run.id}: nothing of what the server sent was kept; `daneel run --keep-bytes` keeps it")
+    for data in kept:
+        sys.stdout.buffer.write(data)
 
 
 def _export(
     run_ids: list[str] = typer.Argument(None, metavar="[ID]…", help="Runs; all of them when none is named."),
     form: Format = typer.Option(
-        Format.jsonl, "--format", help="jsonl: every event. openai: messages and tools, a line per run."
+        Format.jsonl,
+        "--format",
+        help="jsonl: every event. atif: a trajectory per line. openai: messages and tools, a line per run.",
     ),
     output: Path | None = typer.Option(None, "--output", "-o", help="Into this file, which must not exist yet."),
 ) -> None:
@@ -113,7 +159,9 @@ def _export(
 
 
 def _lines(form: Format, run: RunRow, events: list[EventRow]) -> Iterable[str]:
-    return export.jsonl(run, events) if form is Format.jsonl else [export.openai(run, events)]
+    if form is Format.jsonl:
+        return export.jsonl(run, events)
+    return [export.atif(run, events) if form is Format.atif else export.openai(run, events)]
 
 
 def _console() -> Console:

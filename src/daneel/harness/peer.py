@@ -55,6 +55,7 @@ def reply_data(reply: Reply) -> JsonObject:
         "message": msgspec.to_builtins(reply.message),
         "finish_reason": reply.finish_reason,
         "usage": usage,
+        "cached_tokens": reply.cached_tokens,
         "model": reply.model,
         "system_fingerprint": reply.system_fingerprint,
         "notes": reply.notes,
@@ -86,6 +87,7 @@ def reply_from(data: JsonObject) -> Reply:
 
 
 _PLAIN_FIELDS = (
+    "cached_tokens",
     "model",
     "system_fingerprint",
     "notes",
@@ -93,6 +95,7 @@ _PLAIN_FIELDS = (
     "ttft_s",
     "duration_s",
     "daneel",
+    "server",
     "reasoning_field",
     "refusal",
     "server",
@@ -103,7 +106,9 @@ def error_data(error: ClientError) -> JsonObject:
     """A failed request for the transcript."""
     data: JsonObject = {"error": type(error).__name__, "message": str(error)}
     if isinstance(error, ServerRefused):
-        data |= {"status": error.status, "said": error.error.message, "type": error.type, "code": error.code}
+        data["status"] = error.status
+    if isinstance(error, ServerRefused | ErrorInStream):
+        data |= {"said": error.error.message, "type": error.error.type, "code": error.error.code}
     return data
 
 

@@ -195,6 +195,16 @@ class TranscriptStore:
             ).fetchall()
         return [EventRow(seq, at, Event(kind, turn, json.loads(data))) for seq, at, kind, turn, data in rows]
 
+    def server_bytes(self, run_id: str, *, turn: int | None = None) -> list[bytes]:
+        """What the server sent in a run, reply by reply, where that was kept; of all turns, or of one."""
+        with self._reading():
+            rows = self._db.execute(
+                "SELECT b.data FROM server_bytes b JOIN events e USING (run_id, seq)"
+                " WHERE run_id = ? AND e.turn = COALESCE(?, e.turn) ORDER BY seq",
+                (run_id, turn),
+            ).fetchall()
+        return [bytes(data) for (data,) in rows]
+
     @contextmanager
     def _reading(self) -> Iterator[None]:
         with self._lock:
@@ -206,13 +216,33 @@ class TranscriptStore:
 
 @dataclass(frozen=True, slots=True)
 class LabelledStore:
-    """A store that adds labels to every run begun through it."""
+    """A store that adds labels to every run begun through it; `keeper` has what the server sends, when that is to be kept."""
 
     store: TranscriptStore
     labels: JsonObject
+    keeper: ByteKeeper | None = None
 
     def begin(self, run_id: str, about: JsonObject) -> RunTranscript:
-        return self.store.begin(run_id, {**about, **self.labels})
+        kept = self.store.begin(run_id, {**about, **self.labels})
+        kept.keeper = self.keeper
+        return kept
+
+
+class ByteKeeper:
+    """Collects what a server sends, for the transcript to keep beside the reply: `Client(…, on_bytes=keeper.add)`."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+
+    def add(self, piece: bytes) -> None:
+        self._pieces.append(piece)
+
+    def kept(self) -> bytes:
+        """All since it was last cleared."""
+        return b"".join(self._pieces)
+
+    def clear(self) -> None:
+        self._pieces.clear()
 
 
 class RunTranscript:
@@ -222,14 +252,27 @@ class RunTranscript:
         self._store = store
         self._run_id = run_id
         self._seq = last_seq
+        self.keeper: ByteKeeper | None = None
 
     def append(self, event: Event, *, durable: bool) -> None:
+        if self.keeper is not None and event.kind in ("reply", "request_failed", "stop"):
+            # before its event: when that cannot be written it is tried again, and finds these where they belong
+            self._keep(self.keeper)
         self._store.write(
             "INSERT INTO events (run_id, seq, at, kind, turn, data) VALUES (?, ?, ?, ?, ?, ?)",
             (self._run_id, self._seq + 1, time.time(), event.kind, event.turn, _json(event.data)),
             durable=durable,
         )
         self._seq += 1
+
+    def _keep(self, keeper: ByteKeeper) -> None:
+        if data := keeper.kept():
+            self._store.write(
+                "INSERT OR REPLACE INTO server_bytes (run_id, seq, data) VALUES (?, ?, ?)",
+                (self._run_id, self._seq + 1, data),
+                durable=False,
+            )
+            keeper.clear()
 
     def end(self, run: Run) -> None:
         record = run.to_dict()

@@ -1,4 +1,4 @@
-"""Stored runs in forms that other programs read: JSON lines of events, or messages as OpenAI's fine-tuning files have them."""
+"""Stored runs in forms that other programs read: JSON lines, ATIF, or messages as OpenAI's fine-tuning files have them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from daneel.harness.atif import trajectory
 from daneel.harness.run_record import JsonObject
 from daneel.harness.transcript import EventRow, RunRow
 
@@ -41,6 +42,11 @@ def openai(run: RunRow, events: list[EventRow]) -> str:
     if run.about.get("tools"):
         line["tools"] = run.about["tools"]
     return json.dumps(line)
+
+
+def atif(run: RunRow, events: list[EventRow]) -> str:
+    """One line: the run as a trajectory, see `atif.py`."""
+    return json.dumps(trajectory(run, events))
 
 
 def plain_messages(messages: list[JsonObject]) -> list[JsonObject]:
