@@ -71,7 +71,8 @@ class Guard:
         if named is not None and named.verdict != "allow":
             return named.verdict, f"a rule says so: {named.text}"
         found: list[tuple[Verdict, str]] = [self._on(tool, touch, named is not None) for touch in touched]
-        private = private_of(tool, touched, self.policy)
+        # leave to run commands is leave to read what they read; what they have read still counts as read
+        private = private_of(tool, [touch for touch in touched if touch.effect != "exec"], self.policy)
         if private is not None and not self._allows_private(touched):
             found.append(("ask", f"it reads private data: {private}"))
         return max(found, key=lambda pair: _RANK[pair[0]], default=("allow", ""))
