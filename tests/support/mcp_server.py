@@ -1,4 +1,8 @@
-"""A small MCP server for tests: `python mcp_server.py [MODE] [--http PORT]`. Its tools are honest, broken or hostile."""
+"""A small MCP server for tests: `python mcp_server.py [MODE] [--http PORT]`. Its tools are honest, broken or hostile.
+
+Modes: `plain`, `pages` (two tools a page), `endless` (the list of tools never ends), `remote-ref` and `huge-schema` (a tool
+that cannot be offered), `no-mcp` (speaks something else), `silent` (says nothing).
+"""
 
 from __future__ import annotations
 
@@ -27,6 +31,7 @@ TOOLS: dict[str, list[types.Tool]] = {
         types.Tool(name="crash", description="Ends the server", input_schema=OBJECT),
         types.Tool(name="hang", description="Never answers", input_schema=OBJECT),
         types.Tool(name="media", description="An image and data", input_schema=OBJECT),
+        types.Tool(name="pid", description="Its process", input_schema=OBJECT),
         types.Tool(name="environment", description="What the server sees", input_schema=OBJECT),
     ],
     "remote-ref": [
@@ -73,7 +78,9 @@ async def call_tool(_ctx: Any, params: types.CallToolRequestParams) -> types.Cal
     if params.name == "media":
         image = types.ImageContent(type="image", data="aGVsbG8=", mime_type="image/png")
         return types.CallToolResult(content=[image], structured_content={"n": 1})
-    return _text(repr(sorted(os.environ)))
+    if params.name == "pid":
+        return _text(str(os.getpid()))
+    return _text(" ".join(sorted(os.environ)))
 
 
 def _text(text: str) -> types.CallToolResult:

@@ -52,17 +52,18 @@ def mcp_tools(
     """The tools of one MCP server, started by `command` or found at `url` (streamable HTTP). Raises UserError.
 
     `allow`: only these, by the server's names. `name`: goes before a tool's name where another tool has the same; by default
-    what the server calls itself. `effects`: what the tools are taken to do, by default everything, as the server's own word
-    for it is not worth much. `env` is all that a command gets of the environment besides PATH, HOME and the like.
+    what the server calls itself. `effects`: what the tools are taken to do. That is everything unless you know better, as the
+    server's own word for it is not worth much; and nobody can be asked for leave in a run that is left alone. `env` is all that a command gets of the environment besides PATH, HOME and the like.
     """
     where = address(command=command, url=url, env=env, cwd=cwd, headers=headers, insecure_http=insecure_http)
     label = f"MCP server {where}"
     check_limits(label, max_result_chars=max_result_chars, timeout_s=timeout_s)
     if isinstance(allow, str):
         raise UserError(f"{label}: allow must be a list of names, not {allow!r}")
+    does = effects_of(effects, label)
     server = McpServer(where, timeout_s=timeout_s)
     try:
-        return server.tools(allow, name, effects_of(effects, label), max_result_chars)
+        return server.tools(allow, name, does, max_result_chars)
     except BaseException:
         server.close()
         raise

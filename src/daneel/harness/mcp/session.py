@@ -31,6 +31,8 @@ MAX_REPLY_BYTES = 32_000_000
 KEPT_STDERR_BYTES = 2_000
 MAX_REASON_CHARS = 400
 CLOSE_TIMEOUT_S = 10.0
+LOOKS = 10
+"""Rounds of the event loop: from the end of a pipe to the one who reads messages it is a few."""
 _QUIET = logging.NullHandler()
 """The library logs what a broken server writes, with a traceback; without any handler that would go to the terminal."""
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -133,17 +135,26 @@ class Session:
         """
         if self._has_ended.is_set() or self._loop is None:
             raise SessionEnded(f"it has ended{self._said()}", was_sent=False)
-        future = asyncio.run_coroutine_threadsafe(_awaited(make, self.client), self._loop)
+        future = asyncio.run_coroutine_threadsafe(self._request(make), self._loop)
         try:
             return future.result(timeout_s)
         except FutureTimeout:
             future.cancel()
             raise RequestTimedOut(f"no answer within {timeout_s:g} s") from None
+        except SessionEnded as error:
+            raise SessionEnded(f"{error}{self._said()}", was_sent=error.was_sent) from None
         except BaseException as error:
             future.cancel()
             if self._has_ended.is_set() or _is_end(error):
                 raise SessionEnded(f"{reason_of(error)}{self._said()}", was_sent=True) from error
             raise
+
+    async def _request(self, make: Callable[[Client], Awaitable[T]]) -> T:
+        for _ in range(LOOKS):  # a server that has just ended is found out before anything is sent to it
+            await asyncio.sleep(0)
+        if self._has_ended.is_set():
+            raise SessionEnded("it has ended", was_sent=False)
+        return await make(self.client)
 
     def close(self) -> None:
         """End the connection, and the server if it is our child. May be called twice."""
@@ -189,10 +200,6 @@ class Session:
             self._client = await stack.enter_async_context(client_class(watched, cache=None))
             self._ready.set_result(None)
             await self._stop.wait()
-
-
-async def _awaited(make: Callable[[Client], Awaitable[T]], client: Client) -> T:
-    return await make(client)
 
 
 @asynccontextmanager
