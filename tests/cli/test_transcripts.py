@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.scripted_server import ScriptedServer, calls, text
+from tests.support.scripted_server import ScriptedServer, calls, error, sse, text
 from typer.testing import CliRunner
 
 from daneel import Harness, tool
@@ -167,3 +167,22 @@ def test_export(run_id: str, tmp_path: Path) -> None:
 
 def test_an_unknown_id(run_id: str) -> None:
     assert isinstance(invoke("show", "zzz").exception, UserError)
+
+
+def test_what_the_server_sent_is_kept_byte_for_byte_on_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DANEEL_DATA_DIR", str(tmp_path / "data"))
+    file = tmp_path / "adder.py"
+    file.write_text(ADDER.format(plus=0))
+    frame = b'data: {"choices": [{"index": 0, "delta": {"content": "Caf\xc3\xa9"}, "finish_reason": "stop"}]}\r\n\r\n'
+    broken = error(500, "broken")
+    for options, kept in (((), False), (("--keep-bytes",), True), (("--keep-bytes", "--no-stream"), True)):
+        with ScriptedServer([sse(b": hello\n\n", frame)]) as server:
+            ran = CliRunner().invoke(app, ["run", str(file), "Hi", "--server", server.url, *options])
+            assert ran.exit_code == 0, ran.output
+        out = invoke("bytes", "last")
+        assert (out.exit_code == 0) is kept
+        if kept:
+            assert out.stdout_bytes == b": hello\n\n" + frame + b"data: [DONE]\n\n"
+    with ScriptedServer([broken]) as server:
+        assert CliRunner().invoke(app, ["run", str(file), "Hi", "--server", server.url, "--keep-bytes"]).exit_code == 1
+    assert b"broken" in invoke("bytes", "last", "--turn", "1").stdout_bytes

@@ -13,7 +13,7 @@ from daneel.cli.local_server import LocalServer
 from daneel.cli.server_options import DEFAULT_SERVER, Door
 from daneel.errors import UserError
 from daneel.harness.client import Client, ClientError, ServerUnreachable
-from daneel.harness.transcript import LabelledStore, TranscriptStore
+from daneel.harness.transcript import ByteKeeper, LabelledStore, TranscriptStore
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it: 128 + SIGINT."""
@@ -48,13 +48,20 @@ def connect(
     return client, client.server
 
 
-def open_transcripts(stack: ExitStack, labels: dict[str, Any]) -> LabelledStore | None:
-    """The store of transcripts, or None, said once, when it cannot be opened: a full disk is no reason not to answer."""
+def open_transcripts(stack: ExitStack, labels: dict[str, Any], *, bytes_of: Client | None = None) -> LabelledStore | None:
+    """The store of transcripts, or None, said once, when it cannot be opened: a full disk is no reason not to answer.
+
+    `bytes_of`: what this client's server sends is kept as well, byte for byte.
+    """
     try:
-        return stack.enter_context(TranscriptStore()).labelled(**labels)
+        store = stack.enter_context(TranscriptStore())
     except UserError as error:
         print(f"daneel: {error}; it goes on without transcripts", file=sys.stderr)
         return None
+    keeper = ByteKeeper() if bytes_of is not None else None
+    if bytes_of is not None and keeper is not None:
+        bytes_of.tap(keeper.add)
+    return LabelledStore(store, labels, keeper)
 
 
 @contextmanager

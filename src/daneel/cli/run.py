@@ -47,6 +47,7 @@ def register(app: typer.Typer) -> None:
         ca_cert: CaCert = None,
         insecure_http: InsecureHttp = False,
         no_stream: bool = typer.Option(False, "--no-stream", help="Ask for whole replies."),
+        keep_bytes: bool = typer.Option(False, "--keep-bytes", help="Keep what the server sends, byte for byte, as well."),
         as_json: bool = typer.Option(False, "--json", help="One JSON object on standard output, and nothing else there."),
         temperature: float | None = typer.Option(None, help="Instead of the harness's."),
         seed: int | None = typer.Option(None, help="Sampling seed."),
@@ -88,7 +89,7 @@ def register(app: typer.Typer) -> None:
                 client=client,
                 observer=view,
                 approver=terminal_approver(view.console),
-                transcript=open_transcripts(stack, kept),
+                transcript=open_transcripts(stack, kept, bytes_of=client if keep_bytes else None),
                 seed=seed,
                 stream=not no_stream,
             )

@@ -35,7 +35,7 @@ from daneel.harness.client_errors import (
     ServerUnreachable,
     StreamBroken,
 )
-from daneel.harness.connection import Connection, OnDelta, Timeouts
+from daneel.harness.connection import Connection, OnBytes, OnDelta, Timeouts
 from daneel.harness.credentials import check_encrypted, keys_for, ssl_context
 from daneel.harness.endpoint import Endpoint, Request, ServedModel
 from daneel.harness.failover import Rotation, all_failed, may_move
@@ -120,6 +120,11 @@ class Client:
     def close(self) -> None:
         for endpoint in self._rotation.endpoints:
             endpoint.connection.close()
+
+    def tap(self, on_bytes: OnBytes) -> None:
+        """From now on `on_bytes` is given whatever a server sends in a body, as it comes."""
+        for endpoint in self._rotation.endpoints:
+            endpoint.connection.on_bytes = on_bytes
 
     def cancel(self) -> None:
         """End everything in flight, from any thread, for good: its requests raise `RequestCancelled`, as do later ones."""

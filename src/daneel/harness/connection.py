@@ -44,6 +44,7 @@ _DRAIN_S = 2.0
 _BUSY = ("unavailable", "rate_limit_exceeded", "overloaded_error", "429", "503")
 
 OnDelta = Callable[[Delta], object]
+OnBytes = Callable[[bytes], object]
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,8 @@ class Connection:
     ) -> None:
         self.base_url = base_url
         self.cancelled = cancelled or threading.Event()
+        self.on_bytes: OnBytes | None = None
+        """Is given whatever the server sends in a body, as it comes."""
         self._timeouts = timeouts
         self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
         self._lock = threading.Lock()
@@ -124,7 +127,7 @@ class Connection:
         """A whole body, within `wait_s`, however slowly its bytes come."""
         with ProgressWatch(socket_of(response), stall_s=wait_s, end_at=end_at) as watch:
             try:
-                body = read_whole(response, MAX_WHOLE_BYTES, self.base_url)
+                body = read_whole(self._pieces(response), MAX_WHOLE_BYTES, self.base_url)
             except (httpx2.HTTPError, httpx2.StreamError):
                 if watch.fired is None:
                     raise
@@ -185,8 +188,14 @@ class Connection:
         if self.cancelled.is_set():
             shut_down(connected)
 
+    def _pieces(self, response: httpx2.Response) -> Iterator[bytes]:
+        for piece in response.iter_bytes():
+            if self.on_bytes is not None:
+                self.on_bytes(piece)
+            yield piece
+
     def _refusal(self, response: httpx2.Response) -> ClientError:
-        error = read_error(read_whole(response, MAX_ERROR_BYTES, self.base_url, cut=True))
+        error = read_error(read_whole(self._pieces(response), MAX_ERROR_BYTES, self.base_url, cut=True))
         headers = response.headers
         after_s = retry_after_s(headers.get("retry-after"))
         location = headers.get("location")
@@ -206,7 +215,7 @@ class Connection:
         with watch:
             try:
                 num_bytes = 0
-                for piece in response.iter_bytes():
+                for piece in self._pieces(response):
                     num_bytes += len(piece)
                     if num_bytes > MAX_STREAM_BYTES:
                         said = f"the stream is longer than {MAX_STREAM_BYTES} bytes"

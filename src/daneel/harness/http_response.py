@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
+from collections.abc import Iterable
 from email.utils import parsedate_to_datetime
 
 import httpx2
@@ -11,11 +12,11 @@ import httpx2
 from daneel.harness.client_errors import BadReply
 
 
-def read_whole(response: httpx2.Response, max_bytes: int, where: str, *, cut: bool = False) -> bytes:
-    """The body, up to a limit: longer ones are cut or refused."""
+def read_whole(pieces: Iterable[bytes], max_bytes: int, where: str, *, cut: bool = False) -> bytes:
+    """The body that comes in pieces, up to a limit: longer ones are cut or refused."""
     parts: list[bytes] = []
     num_bytes = 0
-    for piece in response.iter_bytes():
+    for piece in pieces:
         parts.append(piece)
         num_bytes += len(piece)
         if num_bytes > max_bytes:

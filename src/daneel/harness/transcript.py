@@ -229,7 +229,7 @@ class LabelledStore:
 
 
 class ByteKeeper:
-    """Collects what a server sends, for the transcript to keep beside the reply: `Client(…, on_bytes=keeper.add)`."""
+    """Collects what a server sends, for the transcript to keep beside the reply: `client.tap(keeper.add)`."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
