@@ -219,6 +219,18 @@ def test_token_limit(stage: Stage) -> None:
     assert (result.stop_reason, result.turns) == ("token_limit", 1)
 
 
+def test_the_model_is_told_once_when_tokens_run_out(stage: Stage) -> None:
+    usage = {"prompt_tokens": 90, "completion_tokens": 10, "total_tokens": 100}
+    script = [reply.but(usage=usage) for reply in [*doubles(9), text("done")]]
+    result, requests = stage.play(script, DOUBLER.with_changes(max_run_tokens=500, max_turns=None))
+    assert (result.stop_reason, result.turns) == ("token_limit", 5)
+    told = [str(request["messages"]).count("last turn") for request in requests]
+    assert told == [0, 0, 0, 0, 1]
+    result, requests = stage.play(script, DOUBLER.with_changes(max_run_tokens=550, max_turns=None))
+    told = [str(request["messages"]).count("last turn") for request in requests]
+    assert (result.turns, told) == (6, [0, 0, 0, 0, 1, 1])  # what it was told stays; it is not told again
+
+
 def test_time_limit_also_while_the_server_is_silent(stage: Stage) -> None:
     result, _ = stage.play([raw(b" ", HANG)], DOUBLER.with_changes(timeout_s=0.2))
     assert (result.stop_reason, result.turns) == ("time_limit", 0)

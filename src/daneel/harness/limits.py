@@ -21,6 +21,7 @@ class Meter:
         self.calls: Counter[str] = Counter()
         self._turns_before = self._tokens_before = 0
         self._duration_before_s = 0.0
+        self._last_turn_tokens = 0
         self._started = time.monotonic()
         self._before_s = 0.0
 
@@ -44,8 +45,13 @@ class Meter:
         return None if limit is None else max(0, limit - (self.turns - self._turns_before))
 
     def is_last_turn(self) -> bool:
-        """Whether the turn about to start is the last one, of several."""
-        return self.turns > self._turns_before and self.turns_left() in (0, 1)
+        """Whether the turn about to start is the last one, of several: by its number, or because the tokens left are not
+        enough for another like it."""
+        if self.turns <= self._turns_before:
+            return False
+        limit = self.harness.max_run_tokens
+        left = None if limit is None else limit - (self.usage.total_tokens - self._tokens_before)
+        return self.turns_left() in (0, 1) or (left is not None and 0 < left < 2 * self._last_turn_tokens)
 
     def check(self) -> None:
         """Raises Stop when no further turn may start."""
@@ -71,6 +77,7 @@ class Meter:
         if usage is None:
             self.usage.unknown_turns += 1
             return
+        self._last_turn_tokens = usage.prompt_tokens + usage.completion_tokens
         self.usage.prompt_tokens += usage.prompt_tokens
         self.usage.completion_tokens += usage.completion_tokens
         self.usage.cached_tokens += usage.prompt_tokens_details.cached_tokens

@@ -90,8 +90,9 @@ def _ask(session: Session) -> Reply:
     """One turn: the whole conversation to the server, one completed reply back."""
     meter, recorder = session.meter, session.recorder
     recorder.turn = meter.turns + 1
-    if meter.is_last_turn():
+    if meter.is_last_turn() and not session.is_closing:
         session.tell("last_turn", session.harness.recovery.last_turn)
+    session.is_closing = meter.is_last_turn()
     if (note := session.gates.start_turn()) is not None:
         session.tell("tools_now", note)
     reply = _chat_or_without_changes(session)

@@ -46,6 +46,8 @@ class Session:
     """Replies in a row that the length limit cut off."""
     repetitions: int = 0
     """Replies in a row that repeated themselves."""
+    is_closing: bool = False
+    """The model has been told that this turn is its last."""
     warnings: list[dict[str, str]] = field(default_factory=list)
     changes: Changes = field(default_factory=Changes)
     """What the next request has otherwise than the harness says; for one turn."""
@@ -123,6 +125,7 @@ class Session:
         self.detectors = Detectors(self.harness.recovery)
         self.failures = self.announcements = self.truncations = self.repetitions = 0
         self.changes = Changes()
+        self.is_closing = False
 
     def tell(self, kind: str, text: str, **data: Any) -> None:
         """Say something to the model before the next turn, and record that."""
