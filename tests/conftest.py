@@ -38,5 +38,6 @@ def smollm2_path() -> Path:
 
 @pytest.fixture(autouse=True)
 def _own_data_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test writes into the user's own transcripts."""
+    """No test writes into the user's own transcripts, or reads their configuration."""
     monkeypatch.setenv("DANEEL_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.setenv("DANEEL_CONFIG_DIR", str(tmp_path / "config"))

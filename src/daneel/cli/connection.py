@@ -12,7 +12,9 @@ from typing import Any, TextIO
 from daneel.cli.local_server import LocalServer
 from daneel.cli.server_options import DEFAULT_SERVER, Door
 from daneel.errors import UserError
+from daneel.harness import server_profile
 from daneel.harness.client import Client, ClientError, ServerUnreachable
+from daneel.harness.server_profile import ServerProfile
 from daneel.harness.transcript import ByteKeeper, LabelledStore, TranscriptStore
 
 INTERRUPTED = 130
@@ -45,7 +47,17 @@ def connect(
         raise UserError(f"{error}{hint}") from error
     except ClientError as error:
         raise UserError(str(error)) from error
+    client.profile = _profile(client)
     return client, client.server
+
+
+def _profile(client: Client) -> ServerProfile | None:
+    """What `daneel doctor` has found out of this server and model, if anybody has asked it."""
+    try:
+        return server_profile.find(client.base_url, client.model)
+    except UserError as error:
+        print(f"daneel: {error}; it goes on without", file=sys.stderr)
+        return None
 
 
 def open_transcripts(stack: ExitStack, labels: dict[str, Any], *, bytes_of: Client | None = None) -> LabelledStore | None:

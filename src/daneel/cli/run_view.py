@@ -102,6 +102,7 @@ class RunView:
 _NOTES = {
     "repaired": "repaired ({repair}): {before}",
     "text_call": "a call written as text: {raw}",
+    "server_profile": "as daneel doctor has found: {effects}",
     "told": "call not made, the model is told: {error}",
     "detected": "{detector} ({grade}): {detail}",
     "empty_reply": "the reply was empty; the model is asked again",

@@ -41,6 +41,7 @@ from daneel.harness.endpoint import Endpoint, Request, ServedModel
 from daneel.harness.failover import Rotation, all_failed, may_move
 from daneel.harness.reply import Failover, Reply
 from daneel.harness.retry import RetryPolicy
+from daneel.harness.server_profile import ServerProfile
 from daneel.harness.server_url import base_of
 from daneel.wire.messages import JsonObject
 
@@ -108,6 +109,8 @@ class Client:
         self._rotation = Rotation(endpoints)
         self._retries = retries or RetryPolicy()
         self._wait = self._cancelled.wait if wait is None else wait
+        self.profile: ServerProfile | None = None
+        """What is known of the server; whoever makes the client may put it here. See `profile_of`."""
         self._failovers: list[Failover] = []
         """Not yet told of with a reply."""
 

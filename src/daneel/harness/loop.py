@@ -24,6 +24,7 @@ from daneel.harness.reply import Reply
 from daneel.harness.run_record import Run
 from daneel.harness.safety.approvals import Approver
 from daneel.harness.safety.secrets import redaction
+from daneel.harness.server_profile import profile_of
 from daneel.harness.session import Session, stop_of
 from daneel.harness.stop import Stop
 from daneel.harness.stream_watch import Repeating, StreamWatch
@@ -128,7 +129,7 @@ def _chat(session: Session) -> Reply:
     harness, changes = session.gates.shown, session.changes
     params = request_params(session, first=session.meter.turns == 0)
     session.changes = Changes()
-    messages = session.conversation.ready(plain=harness.tool_result_style == "plain")
+    messages = session.conversation.ready(plain=profile_of(session.client).wants_plain(harness.tool_result_style))
     if changes.continues is not None:
         messages = [*messages, {"role": "assistant", "content": changes.continues}]
         session.continued = changes.continues

@@ -19,6 +19,7 @@ from daneel.harness.past import Past
 from daneel.harness.peer import ChatClient, stop_for
 from daneel.harness.recorder import Recorder
 from daneel.harness.run_record import CallRecord, Run
+from daneel.harness.server_profile import profile_of
 from daneel.harness.safety.approvals import Approver
 from daneel.harness.safety.guard import Guard
 from daneel.harness.safety.secrets import redaction
@@ -91,6 +92,10 @@ class Session:
         self.conversation.start(self.harness.system, prompt)
         self.conversation.is_daneel = self.client.is_daneel
         self.recorder.event("peer", is_daneel=self.conversation.is_daneel)
+        profile = profile_of(self.client)
+        self.refused |= profile.refused_changes()
+        if effects := profile.effects(self.harness.tool_result_style):
+            self.recorder.event("server_profile", effects=effects, probed_at=profile.probed_at)
 
     def close(self, stop: Stop) -> Run:
         self.recorder.event("stop", reason=stop.reason, detail=stop.detail, answer=stop.answer)

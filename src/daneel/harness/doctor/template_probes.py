@@ -1,0 +1,60 @@
+"""Probes of template parameters. The prompt's length in tokens tells, without trust in any model, whether one took effect."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from daneel.harness.doctor.lab import Answer, Lab
+
+_QUESTION = "Say OK."
+_BEGUN = [
+    {"role": "user", "content": "Which city is the capital of France? Answer in one sentence."},
+    {"role": "assistant", "content": "The capital of France is the city of"},
+]
+
+
+def parameters(lab: Lab) -> None:
+    """`add_generation_prompt`, `continue_final_message`, `chat_template_kwargs`: refused, ignored or honoured."""
+    plain = lab.chat(_QUESTION, max_tokens=2)
+    closed = lab.chat(_QUESTION, max_tokens=2, add_generation_prompt=False)
+    _judge(lab, "add_generation_prompt", closed, _shorter(plain, closed))
+    kwargs = lab.chat(_QUESTION, max_tokens=2, chat_template_kwargs={"add_generation_prompt": False, "enable_thinking": False})
+    changed = _changed(plain, kwargs)
+    _judge(lab, "chat_template_kwargs", kwargs, changed)
+    new_turn = lab.chat(_BEGUN, max_tokens=8)
+    continued = lab.chat(_BEGUN, max_tokens=8, add_generation_prompt=False, continue_final_message=True)
+    honoured = _shorter(new_turn, continued)
+    if honoured is False and continued.ok and continued.content.strip().lower().startswith("paris"):
+        # some servers go on with a last message of the assistant whether they are asked to or not
+        lab.found("template", "continue_final_message", "always", "a last message of the assistant's is always gone on with")
+        return
+    _judge(lab, "continue_final_message", continued, honoured)
+
+
+def _judge(lab: Lab, name: str, answer: Answer, took_effect: bool | None) -> None:
+    if answer.error is not None:
+        lab.found("template", name, "refused", f"refused: {answer.exchange.said()}")
+    elif not answer.ok:
+        lab.unknown("template", name, answer)
+    elif took_effect is None:
+        lab.found("template", name, "taken", "taken; whether it has an effect cannot be seen without usage")
+    elif took_effect:
+        lab.found("template", name, "honoured", f"honoured: the prompt is then {answer.prompt_tokens} tokens")
+    else:
+        reported = any(name in warning.field for warning in answer.warnings)
+        words = "ignored, and listed in warnings" if reported else "ignored without a word"
+        lab.found("template", name, "reported" if reported else "ignored", words)
+
+
+def _shorter(usual: Answer, changed: Answer) -> bool | None:
+    return _compared(usual, changed, lambda one, other: other < one)
+
+
+def _changed(usual: Answer, changed: Answer) -> bool | None:
+    return _compared(usual, changed, lambda one, other: other != one)
+
+
+def _compared(usual: Answer, changed: Answer, differs: Any) -> bool | None:
+    if not (usual.ok and changed.ok) or usual.prompt_tokens is None or changed.prompt_tokens is None:
+        return None
+    return bool(differs(usual.prompt_tokens, changed.prompt_tokens))
