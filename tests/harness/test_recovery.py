@@ -206,6 +206,15 @@ def test_what_the_model_wrote_and_the_schema_are_in_the_reply(stage: Stage) -> N
     assert '"type": "integer"' in told
 
 
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("owned_by", ["daneel", "someone"])
+def test_a_call_without_a_name_is_never_replayed_as_a_call(stage: Stage, owned_by: str, stream: bool) -> None:
+    finished, requests = stage.play([calls(("", {"a": 2})), GOOD, ANSWER], HARNESS, owned_by=owned_by, stream=stream)
+    assert finished.stop_reason == "answered"
+    assert [message.get("tool_calls") for message in requests[1]["messages"]] == [None] * 3
+    assert "does not name a tool" in requests[1]["messages"][2]["content"]
+
+
 def test_a_name_is_never_mapped_onto_another_tool(stage: Stage) -> None:
     @tool
     def add_up(a: int, b: int) -> int:

@@ -92,6 +92,11 @@ def _read_call(call: ToolCall, harness: Harness, *, truncated: bool, next_id: Ca
     policy = harness.recovery
     written = call.function.arguments
     attempt = Attempt(call.id or next_id(), call.function.name, raw=f"{call.function.name}({written})", written=written)
+    if not call.function.name.strip():
+        # some servers refuse a history that holds a call without a name, so it goes back as text
+        attempt.name = None
+        attempt.problem = unreadable(policy, "malformed", "it does not name a tool", attempt.raw, None, harness)
+        return attempt
     tool = find_tool(call.function.name, harness.tools, slips=policy.repair)
     read = read_arguments(written, repair=policy.repair)
     if read.arguments is None:
