@@ -187,6 +187,7 @@ class _PastClient:
 def _record(attempt: Attempt, result: JsonObject) -> CallRecord:
     arguments = attempt.bound.arguments if attempt.bound else {}
     record = CallRecord(attempt.name, arguments, result.get("result"), result.get("error"), attempt.id)
+    record.returned, record.notes = result.get("returned"), tuple(result.get("notes") or ())
     record.duration_s = result.get("duration_s") or 0.0
     return record
 

@@ -21,8 +21,8 @@ from tests.support.stage import Stage
 from daneel import Harness, Tool, ToolFailure, mcp_tools, tool
 from daneel.errors import UserError
 from daneel.harness.mcp import client as client_module
+from daneel.harness.mcp.address import Address
 from daneel.harness.mcp.client import McpServer
-from daneel.harness.mcp.session import Address
 from daneel.harness.tools.registry import EFFECTS
 from daneel.harness.tools.running import ForeignFailure, ToolTimeout
 

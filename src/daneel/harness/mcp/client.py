@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from daneel.errors import UserError
+from daneel.harness.mcp.address import Address, address
 from daneel.harness.mcp.foreign import MAX_TOOLS, Unusable, description, parameters, result_value, tool_name
-from daneel.harness.mcp.session import Address, RequestTimedOut, Session, SessionEnded, address, reason_of
+from daneel.harness.mcp.session import RequestTimedOut, Session, SessionEnded, reason_of
 from daneel.harness.raised import ToolFailure
 from daneel.harness.safety.untrusted import visible
 from daneel.harness.tools.registry import EFFECTS, Effect, Tool, check_limits, effects_of
@@ -53,7 +54,8 @@ def mcp_tools(
 
     `allow`: only these, by the server's names. `name`: goes before a tool's name where another tool has the same; by default
     what the server calls itself. `effects`: what the tools are taken to do. That is everything unless you know better, as the
-    server's own word for it is not worth much; and nobody can be asked for leave in a run that is left alone. `env` is all that a command gets of the environment besides PATH, HOME and the like.
+    server's own word for it is not worth much; and nobody can be asked for leave in a run that is left alone. `env` is all
+    that a command gets of the environment besides PATH, HOME and the like.
     """
     where = address(command=command, url=url, env=env, cwd=cwd, headers=headers, insecure_http=insecure_http)
     label = f"MCP server {where}"

@@ -11,15 +11,14 @@ import logging
 import os
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
-from daneel.errors import UserError
+from daneel.harness.mcp.address import LOOPBACK, Address
 from daneel.harness.raised import described
 from daneel.harness.safety.untrusted import visible
 
@@ -35,7 +34,6 @@ LOOKS = 10
 """Rounds of the event loop: from the end of a pipe to the one who reads messages it is a few."""
 _QUIET = logging.NullHandler()
 """The library logs what a broken server writes, with a traceback; without any handler that would go to the terminal."""
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 class SessionEnded(Exception):
@@ -48,48 +46,6 @@ class SessionEnded(Exception):
 
 class RequestTimedOut(Exception):
     """The server did not answer in time; it has been told that nobody waits any longer."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Address:
-    """Where a server is: a command to start, or a URL."""
-
-    command: tuple[str, ...] = ()
-    url: str | None = None
-    env: Mapping[str, str] = field(default_factory=dict)
-    cwd: str | None = None
-    headers: Mapping[str, str] = field(default_factory=dict)
-
-    def __str__(self) -> str:
-        return self.url.split("?")[0] if self.url is not None else " ".join(self.command)
-
-
-def address(
-    *,
-    command: Sequence[str] | None,
-    url: str | None,
-    env: Mapping[str, str] | None,
-    cwd: str | None,
-    headers: Mapping[str, str] | None,
-    insecure_http: bool,
-) -> Address:
-    """A checked address. Raises UserError."""
-    if (command is None) == (url is None):
-        raise UserError("mcp_tools: give either command=[…] or url=…")
-    if command is not None:
-        if isinstance(command, str) or not command or not all(isinstance(part, str) and part for part in command):
-            raise UserError(f"mcp_tools: command must be a list of words, such as ['npx', 'some-server'], not {command!r}")
-        if headers:
-            raise UserError("mcp_tools: headers go with url=, not with command=")
-        return Address(command=tuple(command), env=dict(env or {}), cwd=cwd)
-    parts = urlsplit(str(url))
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise UserError(f"mcp_tools: url must begin with http:// or https://, not {url!r}")
-    if parts.scheme == "http" and parts.hostname not in LOOPBACK and not insecure_http:
-        raise UserError(f"mcp_tools: {url} is not encrypted; use https://, or say insecure_http=True")
-    if env or cwd:
-        raise UserError("mcp_tools: env and cwd go with command=, not with url=")
-    return Address(url=url, headers=dict(headers or {}))
 
 
 class Session:
@@ -145,7 +101,7 @@ class Session:
             raise SessionEnded(f"{error}{self._said()}", was_sent=error.was_sent) from None
         except BaseException as error:
             future.cancel()
-            if self._has_ended.is_set() or _is_end(error):
+            if isinstance(error, Exception) and (self._has_ended.is_set() or _is_end(error)):
                 raise SessionEnded(f"{reason_of(error)}{self._said()}", was_sent=True) from error
             raise
 
