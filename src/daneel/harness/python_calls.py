@@ -21,7 +21,7 @@ MAX_CHARS = 20_000
 MAX_BRACKETS = 200
 """Python's own parser is asked, and it does not like depth."""
 _WORDS = {"true": True, "false": False, "null": None}
-_HEAD = re.compile(r"\s*(?:call:)?([\w.:\-]{1,100})\s*(?:\[ARGS\]|\(|:)?\s*(?=\{)")
+_HEAD = re.compile(r"\s*(?:call:)?([\w.\-]{1,100}(?::[\w.\-]{1,100})?)\s*(?:\[ARGS\]|\(|:)?\s*(?=\{)")
 _ACTION = re.compile(r"Action[ \t]*:[ \t]*([^\n]{1,100})\n+[ \t]*Action[ _]Input[ \t]*:[ \t]*", re.IGNORECASE)
 
 
