@@ -154,6 +154,13 @@ class Client:
         """The model asked for: the one given, or the only one served. Raises `ModelNotChosen`."""
         return self._asking(lambda endpoint: endpoint.model, None)[0]
 
+    def served_context(self) -> int | None:
+        """Tokens that the context of the server asked first holds; None when it does not say. Raises nothing."""
+        try:
+            return self._rotation.current.served_context()
+        except ClientError:
+            return None
+
     def models(self) -> list[ServedModel]:
         """What `/v1/models` lists now. Raises `ClientError`."""
         return self._asking(lambda endpoint: endpoint.models(), None)[0]

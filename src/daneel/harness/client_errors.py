@@ -20,12 +20,12 @@ ClientError
 
 from __future__ import annotations
 
-import re
 import ssl
 from typing import Any
 
 import httpx2
 
+from daneel.harness.overflow import says_overflow
 from daneel.wire.error_body import PeerError
 from daneel.wire.messages import Message
 
@@ -130,14 +130,6 @@ TRANSPORT_ERRORS: dict[type[Exception], tuple[type[ClientError], bool]] = {
 }
 """What each error of the HTTP library means here, and whether the request may be sent again if no token has come."""
 
-_OVERFLOW = re.compile(
-    r"context[ _-]?(length|window|size)|maximum context|max_model_len|exceed.{0,40}context|context.{0,40}exceed"
-    r"|prompt is too long|too many tokens|n_ctx|longer than the maximum",
-    re.IGNORECASE,
-)
-"""How servers word it that the prompt does not fit: OpenAI, vLLM, llama-server, SGLang, LM Studio, Ollama, daneel."""
-
-
 def from_transport(error: Exception, where: str, *, started: bool, partial: Message | None = None) -> ClientError:
     """The client's error for one of the HTTP library's. `started`: a token has come, so the request must not be repeated."""
     state: dict[str, Any] = {"started": started, "partial": partial}
@@ -191,6 +183,6 @@ def from_status(
 
 def is_overflow(status: int, error: PeerError) -> bool:
     """Whether the server says that the prompt does not fit its context."""
-    if error.code == "context_length_exceeded" or error.type == "exceed_context_size_error":
+    if says_overflow("", kind=error.type, code=error.code):
         return True
-    return status in (400, 413, 422, 500) and _OVERFLOW.search(error.message) is not None
+    return status in (400, 413, 422, 500) and says_overflow(error.message)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import httpx2
+import msgspec
 
 from daneel.harness.client_errors import (
     BadReply,
@@ -30,12 +31,12 @@ from daneel.harness.http_response import announces_its_end, read_whole, retry_af
 from daneel.harness.inline_thoughts import InlineThoughts
 from daneel.harness.progress import ProgressWatch, shut_down
 from daneel.harness.reply import Reply, from_accumulator
-from daneel.harness.server_url import is_loopback
+from daneel.harness.server_url import is_loopback, root_of
 from daneel.harness.stream_reader import MAX_WHOLE_BYTES, StreamReader
 from daneel.wire.accumulate import Accumulator
 from daneel.wire.error_body import PeerError, read_error
 from daneel.wire.lenient_json import decode
-from daneel.wire.messages import Delta
+from daneel.wire.messages import Delta, JsonObject
 
 MAX_STREAM_BYTES = 1024 * 1024 * 1024
 MAX_ERROR_BYTES = 1024 * 1024
@@ -96,10 +97,18 @@ class Connection:
         for connected in sockets:
             shut_down(connected)
 
-    def get(self, path: str, *, end_at: float | None) -> Any:
-        """The JSON at a route."""
+    def get(self, path: str, *, end_at: float | None, from_root: bool = False) -> Any:
+        """The JSON at a route. `from_root`: beside the dialect's routes, not under them."""
+        return self._json("GET", path, None, end_at, from_root=from_root)
+
+    def post(self, path: str, content: JsonObject, *, end_at: float | None, from_root: bool = False) -> Any:
+        """The JSON that a route answers."""
+        return self._json("POST", path, msgspec.json.encode(content), end_at, from_root=from_root)
+
+    def _json(self, method: str, path: str, content: bytes | None, end_at: float | None, *, from_root: bool) -> Any:
         wait_s = self._timeouts.connect_s * 3
-        with self._open("GET", path, None, wait_s, end_at) as response:
+        base_url = root_of(self.base_url) if from_root else None
+        with self._open(method, path, content, wait_s, end_at, base_url=base_url) as response:
             body = self._body(response, wait_s, end_at)
         try:
             return decode(body)
@@ -147,7 +156,14 @@ class Connection:
 
     @contextlib.contextmanager
     def _open(
-        self, method: str, path: str, content: bytes | None, wait_s: float, end_at: float | None
+        self,
+        method: str,
+        path: str,
+        content: bytes | None,
+        wait_s: float,
+        end_at: float | None,
+        *,
+        base_url: str | None = None,
     ) -> Iterator[httpx2.Response]:
         """The response to a request, its status checked; what goes wrong while it is read becomes a `ClientError`."""
         left_s = wait_s if end_at is None else min(wait_s, end_at - time.monotonic())
@@ -158,7 +174,7 @@ class Connection:
         try:
             with self._http.stream(
                 method,
-                self.base_url + path,
+                (base_url or self.base_url) + path,
                 content=content,
                 headers=headers,
                 timeout=timeout,

@@ -11,6 +11,7 @@ from daneel.errors import UserError
 from daneel.harness.client_errors import BadReply, ClientError, KeyRefused, ModelNotChosen, ServerBusy, ServerRefused
 from daneel.harness.connection import Connection
 from daneel.harness.foreign_history import foreign_history
+from daneel.harness.served_context import read_context
 from daneel.wire.messages import JsonObject, Warning
 
 DANEEL_FIELDS = (
@@ -55,6 +56,8 @@ class Endpoint:
         self.reasoning_field: str | None = None
         """The name under which its thoughts came last, and so are sent back."""
         self._wanted_model = wanted_model
+        self._context_tokens: int | None = None
+        self._context_asked = 0
         self._served: list[ServedModel] | None = None
         self._unlisted: ClientError | None = None
         """Why there is no list of models."""
@@ -92,6 +95,17 @@ class Endpoint:
         if self._wanted_model is not None or not self._served:
             return self._wanted_model
         return self._served[0].id if len(self._served) == 1 else None
+
+    def served_context(self) -> int | None:
+        """The context of the model asked for, in tokens; None when it is not known. The server is asked once.
+
+        And a second time later, if it did not know: some load a model only when it is first used. Raises `ClientError`.
+        """
+        if self._context_tokens is None and self._context_asked < 2:
+            entry = next((served.raw for served in self._known_models() if served.id == self.model), None)
+            self._context_tokens = read_context(self.connection, self.model, entry)
+            self._context_asked += 1 if self._context_tokens is None and not self.is_daneel else 2
+        return self._context_tokens
 
     def _known_models(self) -> list[ServedModel]:
         """The models, asked for once. A server without that route is no daneel; any other failure is the caller's."""

@@ -42,6 +42,12 @@ def base_of(address: str) -> str:
     return str(url.copy_with(path=path))
 
 
+def root_of(base_url: str) -> str:
+    """The address below which a server has its other routes: the base without the part that names a version at its end."""
+    head, _, last = base_url.rpartition("/")
+    return head if _VERSION.fullmatch(last) else base_url
+
+
 def is_loopback(base_url: str) -> bool:
     """Whether the server runs on this machine, so that no proxy is to be asked."""
     host = httpx2.URL(base_url).host
