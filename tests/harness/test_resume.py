@@ -354,3 +354,60 @@ def test_a_call_that_was_refused_is_refused_again_in_the_same_words(store: Trans
     assert resumed.stop_reason == "answered"
     assert "said no" in client.requests[0][-1]["content"]
     assert post.sent == []
+
+
+class Said:
+    """An inbox: what is said at each stop, in order; None ends the process there."""
+
+    def __init__(self, *said: str | None) -> None:
+        self.said = list(said)
+
+    def take(self) -> list[str]:
+        return []
+
+    def wait(self, stop: Any) -> list[str]:
+        if not self.said:
+            return []
+        said = self.said.pop(0)
+        if said is None:
+            raise SystemExit
+        return [said]
+
+
+def test_a_conversation_goes_on(store: TranscriptStore) -> None:
+    post = Post()
+    post.interrupts = False
+    replies = [call("send", letter="A"), answer("Sent."), KeyboardInterrupt(), call("send", letter="B"), answer("Again.")]
+    with pytest.raises(SystemExit):
+        run(
+            post.harness,
+            "Send A.",
+            client=Script(*replies),
+            inbox=Said("And?", "Send B.", None),
+            transcript=store,
+        )
+    store.write("UPDATE runs SET process = '1 long ago'", (), durable=False)
+    client = Script(answer("C it is."))
+    resumed = resume(store, "last", post.harness, client=client, inbox=Said("Now C."))
+    assert (resumed.stop_reason, resumed.answer, resumed.turns) == ("answered", "C it is.", 5)
+    assert post.sent == ["A", "B"]
+    said = [message["content"] for message in client.requests[0] if message["role"] == "user"]
+    assert said == ["Send A.", "And?", "Send B.", "Now C."]
+    kept = [row.event.data["message"] for row in store.events(resumed.id) if row.event.kind == "message"]
+    assert kept == resumed.messages
+
+
+def test_a_conversation_without_anybody_ends_with_the_answer_that_is_due(store: TranscriptStore) -> None:
+    post = Post()
+    post.interrupts = False
+    with pytest.raises(SystemExit):
+        run(
+            post.harness,
+            "Send A.",
+            client=Script(answer("Why?"), SystemExit()),
+            inbox=Said("I say so."),
+            transcript=store,
+        )
+    store.write("UPDATE runs SET process = '1 long ago'", (), durable=False)
+    resumed = resume(store, "last", post.harness, client=Script(answer("Well then.")))
+    assert (resumed.stop_reason, resumed.answer) == ("answered", "Well then.")

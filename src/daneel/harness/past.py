@@ -12,7 +12,8 @@ import itertools
 import json
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
 
 from daneel.errors import UserError
 from daneel.harness.client_errors import ClientError
@@ -21,7 +22,11 @@ from daneel.harness.peer import ChatClient, error_from, reply_from
 from daneel.harness.recovery import Attempt, Problem, ProblemKind
 from daneel.harness.reply import Reply
 from daneel.harness.run_record import CallRecord, Event, JsonObject
+from daneel.harness.stop import Stop
 from daneel.harness.transcript import EventRow
+
+if TYPE_CHECKING:
+    from daneel.harness.inbox import Inbox
 
 Decide = Callable[[Attempt], bool]
 """Whether a call that had begun, and whose outcome is not on record, is made again."""
@@ -35,6 +40,10 @@ OWN = frozenset({"resumed", "rerun", "unknown_outcome", "transcript_failed"})
 BY_ID = frozenset({"call", "result", "told"})
 ESSENTIAL = frozenset({"reply", "message", "call"})
 """Kinds that make the run what it is: these must come again as they are on record, and in full."""
+
+ANSWERS = frozenset({"reply", "request_failed"})
+INPUTS = ANSWERS | {"heard", "paused"}
+"""Kinds that came from outside, from the server or a person: what the loop is given again."""
 
 INTERRUPTED = "interrupted"
 PAUSES = frozenset({"cancelled", "invalid"})
@@ -68,7 +77,7 @@ class Past:
                 self._by_id[event.kind, str(event.data.get("id"))] = event
             elif event.kind not in OWN:
                 self._queues.setdefault(event.kind, deque()).append(event)
-        self._answers = deque(event for event in events if event.kind in ("reply", "request_failed"))
+        self._inputs = deque(event for event in events if event.kind in INPUTS)
         self._began = {key[1] for key in self._by_id if key[0] == "call"}
 
     @property
@@ -81,12 +90,54 @@ class Past:
         """The replies on record, then `live`'s. `on_live` is called before the first of these is asked for."""
         return cast(ChatClient, _PastClient(self, live, on_live))
 
+    @property
+    def has_answer(self) -> bool:
+        """Whether what the server answered to a further request is on record."""
+        return any(event.kind in ANSWERS for event in self._inputs)
+
     def answer(self) -> Reply | ClientError | None:
-        """What the server answered to the next request; None when that is not on record."""
-        if not self._answers:
+        """What the server answered to the next request; None when that is not on record.
+
+        Raises KeyboardInterrupt where a person interrupted the request, and then said something.
+        """
+        if not self._inputs:
             return None
-        event = self._answers.popleft()
+        if self._inputs[0].kind == "paused" and self._inputs[0].data.get("reason") == "cancelled":
+            raise KeyboardInterrupt
+        event = self._inputs.popleft()
+        while event.kind not in ANSWERS and self._inputs:
+            event = self._inputs.popleft()
+        if event.kind not in ANSWERS:
+            return None
         return reply_from(event.data) if event.kind == "reply" else error_from(event.data)
+
+    def heard(self) -> list[str]:
+        """What a person said next, before anything else came."""
+        texts: list[str] = []
+        while self._inputs and self._inputs[0].kind == "heard":
+            texts.append(str(self._inputs.popleft().data.get("text")))
+        return texts
+
+    def paused(self) -> bool:
+        """Whether the run then waited for what a person would say."""
+        is_next = bool(self._inputs) and self._inputs[0].kind == "paused"
+        if is_next:
+            self._inputs.popleft()
+        return is_next
+
+    @property
+    def is_conversation(self) -> bool:
+        """Whether a person had a part in it."""
+        return any(event.kind in ("heard", "paused") for event in self._inputs)
+
+    def inbox(self, live: Inbox | None) -> Inbox:
+        """What a person said on record, then what comes in at `live`; without it, nothing more."""
+        return _PastInbox(self, live)
+
+    def next_of(self, kind: str) -> Event | None:
+        """The next event of this kind on record. It stays there."""
+        queue = self._queues.get(kind)
+        return queue[0] if queue else None
 
     def holds(self, event: Event) -> bool:
         """Whether the event is on record already. Raises Diverged when it cannot be what happened."""
@@ -182,6 +233,25 @@ class _PastClient:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._live, name)
+
+
+@dataclass(frozen=True)
+class _PastInbox:
+    """An inbox that has what was said on record first."""
+
+    past: Past
+    live: Inbox | None
+
+    def take(self) -> list[str]:
+        said = self.past.heard()
+        if said or self.live is None or self.past.has_answer:
+            return said
+        return self.live.take()
+
+    def wait(self, stop: Stop) -> list[str]:
+        if self.past.paused() and (said := self.past.heard()):
+            return said
+        return self.live.wait(stop) if self.live is not None else []
 
 
 def _record(attempt: Attempt, result: JsonObject) -> CallRecord:

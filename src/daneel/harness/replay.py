@@ -83,6 +83,7 @@ def replay(
         approver=approver if all_tools else _Yes(),
         seed=about.get("seed"),
         stream=bool(about.get("stream", True)),
+        inbox=past.inbox(None) if past.is_conversation else None,
         past=past,
     )
     return Replayed(finished, past.all_differences())

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from daneel.errors import UserError
 from daneel.harness.definition import Harness
+from daneel.harness.inbox import Inbox
 from daneel.harness.loop import run
 from daneel.harness.past import PAUSES, Decide, Diverged, Past
 from daneel.harness.peer import ChatClient
@@ -68,13 +69,14 @@ def resume(
     anyway: bool = False,
     observer: Observer | None = None,
     approver: Approver | None = None,
+    inbox: Inbox | None = None,
     stream: bool | None = None,
 ) -> Run:
     """Go on with a run under its own id until it stops, as `loop.run` does; its record, from the beginning.
 
     `decide`: whether a call that had begun, and whose outcome is not known, is made again. `anyway`: the harness may be another
-    one, as long as it makes the calls that are on record. Raises UserError when the run is not open or cannot be rebuilt; it
-    then is as it was.
+    one, as long as it makes the calls that are on record. `inbox`: where a conversation goes on; without it, it ends with the
+    answer that is due. Raises UserError when the run is not open or cannot be rebuilt; it then is as it was.
     """
     row = store.find(run_id)
     check_open(row)
@@ -95,6 +97,7 @@ def resume(
             transcript=_Reopened(store, row),
             seed=about.get("seed"),
             stream=bool(about.get("stream", True)) if stream is None else stream,
+            inbox=past.inbox(inbox) if past.is_conversation or inbox is not None else None,
             past=past,
         )
     except Diverged:
