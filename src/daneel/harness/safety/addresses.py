@@ -31,6 +31,8 @@ _REFUSED = tuple(
     )
 )
 _TRANSLATED = ipaddress.ip_network("64:ff9b::/96")
+_UNICAST = ipaddress.ip_network("2000::/3")
+"""All IPv6 addresses that have been given out so far."""
 
 
 def is_public(text: str) -> bool:
@@ -45,8 +47,8 @@ def is_public(text: str) -> bool:
 def _is_public(address: Address) -> bool:
     if any(address.version == network.version and address in network for network in _REFUSED):
         return False
-    if isinstance(address, ipaddress.IPv6Address) and (address.ipv4_mapped or address in _TRANSLATED):
-        return True  # judged by the address it holds
+    if isinstance(address, ipaddress.IPv6Address) and address not in _UNICAST:
+        return bool(address.ipv4_mapped) or address in _TRANSLATED  # and judged by the address it holds
     return address.is_global and not address.is_multicast
 
 

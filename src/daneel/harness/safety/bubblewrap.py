@@ -88,8 +88,8 @@ class Bubblewrap:
             *_system(),
             *_bound("--ro-bind-try", _READABLE),
             *(_bound("--ro-bind-try", _FOR_NETWORK) if network else []),
-            *_bound("--ro-bind", map(str, self.readable)),
             *("--proc", "/proc", "--dev", "/dev", *shared_memory_size, "--tmpfs", "/dev/shm", *size, "--tmpfs", "/tmp"),
+            *_bound("--ro-bind", map(str, self.readable)),
             *(["--dir", INSIDE] if whole_root else ["--bind", str(workspace), INSIDE, *_protected(workspace)]),
             *("--chdir", INSIDE, "--"),
         ]

@@ -35,7 +35,7 @@ class FetchLimits:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What came back. `is_cut`: there was more than may be read."""
+    """What came back. `is_cut`: there was more than may be read, or than came."""
 
     url: str
     status: int
@@ -101,7 +101,10 @@ class Fetcher:
                 with connection.dup() as copy, ProgressWatch(copy, stall_s=self.limits.timeout_s, end_at=end_at) as watch:
                     if target.scheme == "https":
                         connection = self.tls().wrap_socket(connection, server_hostname=host)
-                    return _exchange(connection, target, self.limits.max_bytes)
+                    answer = _exchange(connection, target, self.limits.max_bytes)
+                if watch.fired:  # a connection that was shut down reads as one that ended
+                    raise TimeoutError
+                return answer
             finally:
                 connection.close()
         except ssl.SSLCertVerificationError as error:
@@ -172,10 +175,13 @@ def _exchange(connection: socket.socket, target: SplitResult, max_bytes: int) ->
     if response.status in (301, 302, 303, 307, 308) and location:
         return location
     body = response.read(max_bytes + 1)
+    is_cut = len(body) > max_bytes or bool(response.length)
     if (encoding := (response.getheader("Content-Encoding") or "identity").strip().lower()) == "gzip":
-        body = zlib.decompressobj(wbits=31).decompress(body, max_bytes + 1)
+        reader = zlib.decompressobj(wbits=31)
+        body = reader.decompress(body, max_bytes + 1)
+        is_cut = is_cut or not reader.eof
     elif encoding not in ("identity", ""):
         raise ValueError(f"content encoding {encoding}")
     message = response.headers
     charset = message.get_content_charset()
-    return Page(target.geturl(), response.status, message.get_content_type(), charset, body[:max_bytes], len(body) > max_bytes)
+    return Page(target.geturl(), response.status, message.get_content_type(), charset, body[:max_bytes], is_cut)
