@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from daneel.formats import history, registry
+from daneel.formats import history
+from daneel.formats.family import Family
 from daneel.formats.telling import NOTICE_NAME
 from daneel.formats.template_traits import TemplateTraits
 from daneel.harness.recovery import Attempt
@@ -40,6 +41,7 @@ class Conversation:
         self._on_message = on_message
         self._to_say: list[str] = []
         self._heard = False
+        self._notices: set[int] = set()
         self._ids: set[str] = set()
         self._issued = 0
 
@@ -82,25 +84,27 @@ class Conversation:
         """Whether the next request will begin with a user message."""
         return bool(self._to_say)
 
-    def ready(self, *, plain: bool) -> list[JsonObject]:
+    def ready(self, *, plain: Family | None) -> list[JsonObject]:
         """The messages to send, what was to be said included.
 
-        `plain`: results as plain user messages. daneel's server does that itself, for any other it is done here.
+        `plain`: results as plain user messages, in this family's words. daneel's server does that itself, for any other it is
+        done here.
         """
         if self._to_say:
             message: JsonObject = {"role": "user", "content": "\n\n".join(self._to_say)}
-            if self.is_daneel and not self._heard:
+            if not self._heard:
                 # so that a notice is not taken for the question when results are told plainly
-                message["name"] = NOTICE_NAME
+                if self.is_daneel:
+                    message["name"] = NOTICE_NAME
+                self._notices.add(id(message))
             self._add(message)
             self._to_say.clear()
             self._heard = False
-        if not plain or self.is_daneel:
+        if plain is None or self.is_daneel:
             return self.messages
-        generic = registry.get(registry.GENERIC)
-        return history.for_template(
-            history.check(self.messages), family=generic, tools=(), style="plain", traits=TemplateTraits()
-        )
+        named = [{**message, "name": NOTICE_NAME} if id(message) in self._notices else message for message in self.messages]
+        told = history.for_template(history.check(named), family=plain, tools=(), style="plain", traits=TemplateTraits())
+        return [{key: value for key, value in message.items() if key != "name"} for message in told]
 
     def add_reply(self, message: Message, attempts: Sequence[Attempt], *, reasoning_field: str | None) -> None:
         """The model's reply as history has it: calls as they were made, failed ones in the server's terms."""

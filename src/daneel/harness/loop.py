@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import NoReturn
 
+from daneel.formats.family import Family
 from daneel.harness.answers import CUT_OFF, answer_or_go_on, more_room, settled, without
 from daneel.harness.client_errors import ClientError, RequestTimeout, ServerRefused
 from daneel.harness.definition import Harness
@@ -21,6 +22,7 @@ from daneel.harness.peer import ChatClient, error_data, reply_data
 from daneel.harness.recorder import Observer, Recorder, TranscriptSink
 from daneel.harness.recovery import Attempt, read_calls
 from daneel.harness.reply import Reply
+from daneel.harness.result_style import plain_family
 from daneel.harness.run_record import Run
 from daneel.harness.safety.approvals import Approver
 from daneel.harness.safety.secrets import redaction
@@ -99,6 +101,7 @@ def _ask(session: Session) -> Reply:
     reply = _chat_or_without_changes(session)
     meter.turns += 1
     meter.add_usage(reply.usage)
+    session.model = reply.model or session.model
     for moved in reply.failovers:
         recorder.event("failed_over", **asdict(moved))
     recorder.event("reply", **reply_data(reply))
@@ -129,7 +132,7 @@ def _chat(session: Session) -> Reply:
     harness, changes = session.gates.shown, session.changes
     params = request_params(session, first=session.meter.turns == 0)
     session.changes = Changes()
-    messages = session.conversation.ready(plain=profile_of(session.client).wants_plain(harness.tool_result_style))
+    messages = session.conversation.ready(plain=_plain_family(session))
     if changes.continues is not None:
         messages = [*messages, {"role": "assistant", "content": changes.continues}]
         session.continued = changes.continues
@@ -151,6 +154,15 @@ def _chat(session: Session) -> Reply:
         if isinstance(error, RequestTimeout):
             raise Stop("time_limit", str(error)) from error
         raise
+
+
+def _plain_family(session: Session) -> Family | None:
+    """In whose words results are told, where they are told plainly; said once where the harness leaves it open."""
+    style = session.harness.tool_result_style
+    family = plain_family(style, profile_of(session.client), session.model)
+    if family is not None and style == "auto" and not session.conversation.is_daneel:
+        session.once("result_style", style="plain", family=family.full_name, model=session.model)
+    return family
 
 
 def _calls_of(session: Session, reply: Reply) -> list[Attempt]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from daneel.harness.run_record import JsonObject
+from daneel.harness.server_profile import profile_of
 
 if TYPE_CHECKING:
     from daneel.harness.session import Session
@@ -46,8 +47,9 @@ def request_params(session: Session, *, first: bool) -> JsonObject:
         params["tool_choice"] = _as_sent(choice)
     if is_daneel and harness.tool_result_style != "auto":
         params["tool_result_style"] = harness.tool_result_style
-    if changes.thinking_off and (is_daneel or TEMPLATE_VARIABLES in params):
-        # a server that is not ours may refuse the field, or worse; where the harness sends it already, it is known there
+    known = is_daneel or TEMPLATE_VARIABLES in params or profile_of(session.client).template_variables
+    if changes.thinking_off and known:
+        # a server that is not ours may refuse the field, or worse
         params[TEMPLATE_VARIABLES] = {**(params.get(TEMPLATE_VARIABLES) or {}), **NO_THOUGHTS}
     if changes.continues is not None:
         # the raw text shows the white space at the seam, which a reply's content leaves out

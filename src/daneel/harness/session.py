@@ -19,10 +19,10 @@ from daneel.harness.past import Past
 from daneel.harness.peer import ChatClient, stop_for
 from daneel.harness.recorder import Recorder
 from daneel.harness.run_record import CallRecord, Run
-from daneel.harness.server_profile import profile_of
 from daneel.harness.safety.approvals import Approver
 from daneel.harness.safety.guard import Guard
 from daneel.harness.safety.secrets import redaction
+from daneel.harness.server_profile import profile_of
 from daneel.harness.stop import Stop
 from daneel.harness.text_calls import TextCallReader
 
@@ -49,7 +49,9 @@ class Session:
     """Replies in a row that repeated themselves."""
     is_closing: bool = False
     """The model has been told that this turn is its last."""
-    warnings: list[dict[str, str]] = field(default_factory=list)
+    model: str | None = None
+    """The model's name, as the server's last reply gave it."""
+    warnings: list[dict[str, Any]] = field(default_factory=list)
     changes: Changes = field(default_factory=Changes)
     """What the next request has otherwise than the harness says; for one turn."""
     refused: set[str] = field(default_factory=set)
@@ -145,9 +147,14 @@ class Session:
 
     def warn(self, **warning: str) -> None:
         """The server, or the client, did not honour a request field. Said once per run, not once per turn."""
-        if warning not in self.warnings:
-            self.warnings.append(warning)
-            self.recorder.event("warning", **warning)
+        self.once("warning", **warning)
+
+    def once(self, kind: str, **data: Any) -> None:
+        """Record something that holds for the whole run, and comes up in every turn."""
+        said = {"kind": kind, **data}
+        if said not in self.warnings:
+            self.warnings.append(said)
+            self.recorder.event(kind, **data)
 
     def fail(self, detail: str) -> None:
         """A turn brought nothing. Too many of them in a row end the run."""
