@@ -94,15 +94,15 @@ def edit_file(workspace: Folder = ".") -> Tool:
             old_text: The text to replace, exactly as it is in the file. It must be in the file once.
             new_text: The text to put there.
         """
-        before = _read_text(place, path)
-        at = before.index(_the_one(before, old_text, path))
-        place.write(path, _bytes(before[:at] + new_text + before[at + len(old_text) :]))
-        return f"Changed {path} at line {before.count(chr(10), 0, at) + 1}."
+        before = _read_text(place, path, exact=True)
+        after = _edited(before, old_text, new_text, path)
+        place.write(path, _bytes(after))
+        return f"Changed {path} at line {before.count(chr(10), 0, _first_difference(before, after)) + 1}."
 
     def preview(arguments: Mapping[str, Any]) -> str:
         path, old_text, new_text = (str(arguments[name]) for name in ("path", "old_text", "new_text"))
-        before = _read_text(place, path)
-        return diff_of(path, before, before.replace(_the_one(before, old_text, path), new_text, 1))
+        before = _read_text(place, path, exact=True)
+        return diff_of(path, before, _edited(before, old_text, new_text, path))
 
     safety = ToolSafety(workspace=place.root, preview=preview, fences=True)
     return built_in(edit_file, effects=["read", "write"], safety=safety)
@@ -136,35 +136,47 @@ def list_files(workspace: Folder = ".", *, max_entries: int = MAX_ENTRIES) -> To
     return built_in(list_files, effects=["read"], safety=safety, options={"max_entries": max_entries}, parallel=True)
 
 
-def _read_text(place: Workspace, path: str) -> str:
+def _read_text(place: Workspace, path: str, *, exact: bool = False) -> str:
+    """A file's text. `exact`: it will be written back, so every byte must be in it."""
     data = place.read(path, max_bytes=MAX_FILE_BYTES)
     if len(data) > MAX_FILE_BYTES:
         raise ToolFailure(f"{path} is larger than {MAX_FILE_BYTES // 1_000_000} MB; use search_text to find lines in it")
-    return text_of(data, path)
+    text = text_of(data, path)
+    if exact and _bytes(text) != data:
+        raise ToolFailure(f"{path} is not UTF-8 text; it cannot be edited without spoiling it")
+    return text
 
 
 def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "replace")
 
 
-def _the_one(text: str, wanted: str, path: str) -> str:
-    """`wanted`, if it is there exactly once. Raises ToolFailure that says what to do."""
-    if not wanted:
+def _edited(text: str, old: str, new: str, path: str) -> str:
+    """The text with its one `old` replaced. Raises ToolFailure, which says what to do, when there is none or several."""
+    if not old:
         raise ToolFailure("old_text is empty; write the text that is to be replaced, or use write_file for a whole new file")
-    count = text.count(wanted)
+    if old == new:
+        raise ToolFailure("old_text and new_text are the same; nothing would change")
+    if "\r\n" in text and "\r" not in old:  # line ends as the file has them: a model is shown plain ones
+        old, new = (part.replace("\n", "\r\n") for part in (old, new.replace("\r\n", "\n")))
+    count = text.count(old)
     if count == 1:
-        return wanted
+        return text.replace(old, new)
     if count > 1:
         raise ToolFailure(
             f"old_text is {count} times in {path}; write more of the lines around it, so that it fits only one place"
         )
-    if wanted != defused(wanted.replace("\\", "")) and wanted.replace("\\", "") in text:
-        raise ToolFailure(
-            f"old_text is not in {path} with its backslash: you were shown one that is not in the file; leave it out"
-        )
-    if " ".join(wanted.split()) in " ".join(text.split()):
+    if old in defused(text):
+        raise ToolFailure(f"old_text has a backslash that you were shown and that is not in {path}; leave it out")
+    if " ".join(old.split()) in " ".join(text.split()):
         raise ToolFailure(f"old_text is in {path} with other spaces or line ends; use read_file and copy it exactly")
     raise ToolFailure(f"old_text is not in {path}; use read_file to see what is there, and copy it exactly")
+
+
+def _first_difference(before: str, after: str) -> int:
+    return next(
+        (at for at, pair in enumerate(zip(before, after, strict=False)) if pair[0] != pair[1]), min(len(before), len(after))
+    )
 
 
 def _entry(folder_fd: int, name: str) -> str:
