@@ -237,7 +237,7 @@ def test_foreign_servers_get_nothing_of_daneels() -> None:
     assert [warning.field for warning in reply.warnings] == ["on_failed_tool_call", "cache"]
 
 
-@pytest.mark.parametrize("models", [error(404, "no such route"), error(405, "no"), error(501, "no"), raw(b"<html>")])
+@pytest.mark.parametrize("models", [error(404, "no such route"), error(405, "no"), error(501, "no"), raw(b"<html>"), raw(b"")])
 def test_a_server_without_a_list_of_models_is_foreign(models: Reply) -> None:
     with ScriptedServer([text("x")], models=models) as server, client_of(server, model="m") as client:
         assert client.chat(ASK).message.content == "x"

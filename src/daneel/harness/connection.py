@@ -113,7 +113,8 @@ class Connection:
         try:
             return decode(body)
         except ValueError:
-            raise BadReply(f"{self.base_url}{path} is not JSON: {body[:200]!r}") from None
+            said = f"not JSON: {body[:200]!r}" if body.strip() else "empty"
+            raise BadReply(f"what {self.base_url}{path} gives is {said}") from None
 
     def chat(
         self, content: bytes, *, stream: bool, on_delta: OnDelta | None, end_at: float | None, split_thoughts: bool
@@ -142,8 +143,6 @@ class Connection:
                     raise
         if watch.fired is not None and not self.cancelled.is_set():
             raise self._overdue(watch.fired, wait_s)
-        if not body.strip():
-            raise StreamBroken(f"{self.base_url} sent an empty body", retryable=True)
         return body
 
     def _overdue(self, fired: str, waited_s: float, reader: StreamReader | None = None) -> ClientError:
@@ -218,6 +217,8 @@ class Connection:
         return from_status(response.status_code, error, self.base_url, retry_after_s=after_s, location=location)
 
     def _whole(self, body: bytes, reader: StreamReader, began: float) -> Reply:
+        if not body.strip():
+            raise StreamBroken(f"{self.base_url} sent an empty body", retryable=True)
         reader.take_whole(body)
         self._check_end(reader, None, None)
         reason = self._checked_reason(reader.read, started=True)

@@ -14,7 +14,7 @@ import time
 from queue import Empty, SimpleQueue
 from types import TracebackType
 
-_PROGRESS_COMMENT = re.compile(r"keepalive \d+/\d+|tool_call \S.* \d+")
+_PROGRESS_COMMENT = re.compile(r"keepalive \d+/\d+|tool_call \S.* \d+|prefill_progress \{.*\}")
 
 
 class ProgressWatch:
