@@ -213,6 +213,12 @@ TOOLS = ["cur_time", "get_current_date", "add", "search", "readFile"]
         ("my_cur_time is not a tool", []),
         ("cur_times", []),
         ("It is 12:00.", []),
+        ("I can use cur_time for that.", ["cur_time"]),
+        ("I don't need cur_time. I will call get_current_date.", ["get_current_date"]),
+        ("cur_time is not needed. Then cur_time is called.", ["cur_time"]),
+        ("The available tools are cur_time and add.", []),
+        ("I have access to the following:\n- cur_time", ["cur_time"]),
+        ("I cannot call cur_time.", []),
         ("", []),
     ],
 )
@@ -221,4 +227,12 @@ def test_announced(content: str, names: list[str]) -> None:
 
 
 def test_a_tool_that_was_called_is_not_announced() -> None:
-    assert announced("I used cur_time and get_current_date.", TOOLS, ["cur_time"]) == ["get_current_date"]
+    assert announced("Now cur_time and get_current_date.", TOOLS, ["cur_time"]) == ["get_current_date"]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    ["I used cur_time for it.", "I could also use get_current_date.", "If you want the date, get_current_date has it."],
+)
+def test_an_answer_that_speaks_of_another_tool_announces_nothing(answer: str) -> None:
+    assert announced(f"It is 12:00. {answer}", TOOLS, ["cur_time"]) == []

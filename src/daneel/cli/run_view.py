@@ -115,6 +115,7 @@ _NOTES = {
     "truncated_thought": "the thoughts were cut off; the model is asked to answer",
     "repeating_reply": "the reply only repeated itself and was ended; the model is asked to answer",
     "continued": "the reply was cut off; the server is asked to go on with it",
+    "result_style": "results go as plain messages: models like {model} finish with them",
     "changes_refused": "the server does not take {changes}; asked without",
     "resumed": "resumed after turn {after_turns}",
     "rerun": "{name} had begun when the run was cut short; it is called again",
