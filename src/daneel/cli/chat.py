@@ -54,11 +54,13 @@ def register(app: typer.Typer) -> None:
             sigterm = stack.enter_context(ends_on_sigterm())
             held = load(file)
             changes = {"temperature": temperature, "max_turns": max_turns}
-            chosen = held.harness(harness).with_changes(**{name: value for name, value in changes.items() if value is not None})
+            options = {name: value for name, value in changes.items() if value is not None}
+            chosen = held.harness(harness).with_changes(**options)
             chosen = without_sandbox(chosen) if no_sandbox else chosen
             door = Door(key, key_file, ca_cert, insecure_http)
             client, url = connect(stack, server=server, serve=serve, model=model, door=door)
-            labels = {"file": str(file), "server": url, "model": client.model, "chat": True}
+            places = {"file": str(file.resolve()), "folder": str(Path.cwd())}
+            labels = {**places, "options": options, "server": url, "model": client.model, "chat": True}
             view = ChatView(Console(highlight=False), chosen, streams=not no_stream)
             typed = Typed(_input(), view, leaves_at_once=lambda: sigterm.came)
             if typed.attended:

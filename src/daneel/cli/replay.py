@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import chdir
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from daneel.cli.connection import clean_stdout
-from daneel.cli.resume import file_of, harness_of
+from daneel.cli.resume import file_of, folder_of, harness_of
 from daneel.cli.run_view import RunView, printable
 from daneel.harness.replay import Difference, Replayed, replay
 from daneel.harness.resume import differences
@@ -39,8 +40,9 @@ def register(group: typer.Typer) -> None:
         with TranscriptStore() as store:
             row = store.find(run_id)
             events = store.events(row.id)
-        with clean_stdout(as_json) as out:
-            harness = harness_of(row, file_of(row, file))
+        chosen = file.resolve() if file is not None else None
+        with clean_stdout(as_json) as out, chdir(folder_of(row)):
+            harness = harness_of(row, file_of(row, chosen))
             console = Console(quiet=as_json or quiet, highlight=False)
             replayed = replay(row, events, harness, all_tools=all_tools, observer=RunView(console, streams=False))
             changed = differences(row, harness)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, chdir
 from pathlib import Path
 from typing import Any
 
 import typer
 
+from daneel.cli.approve import NoSandbox, terminal_approver
 from daneel.cli.connection import clean_stdout, connect
 from daneel.cli.run import exit_code, judge, terminal
 from daneel.cli.run_view import RunView, printable
@@ -22,6 +23,7 @@ from daneel.harness.past import Decide
 from daneel.harness.recovery import Attempt
 from daneel.harness.resume import changes_something, check_open, check_same, unless_it_changes_something
 from daneel.harness.resume import resume as go_on
+from daneel.harness.tools.builtin.command import without_sandbox
 from daneel.harness.transcript import RunRow, TranscriptStore
 
 
@@ -41,14 +43,15 @@ def register(app: typer.Typer) -> None:
         key_file: KeyFiles = None,
         ca_cert: CaCert = None,
         insecure_http: InsecureHttp = False,
+        no_sandbox: NoSandbox = False,
         no_stream: bool = typer.Option(False, "--no-stream", help="Ask for whole replies."),
         as_json: bool = typer.Option(False, "--json", help="One JSON object on standard output, and nothing else there."),
     ) -> None:
         """Go on with a run that was killed, cancelled or left by its server, under its own id.
 
-        What is on record is not done again. A tool that had begun, and whose result is not on record, may have had its effect:
-        one that only reads runs again; of any other you are asked, and where there is no terminal the model is told that
-        nobody knows. Exit codes as of `daneel run`.
+        What is on record is not done again, and it goes on in the folder where it began. A tool that had begun, and whose
+        result is not on record, may have had its effect: one that only reads runs again; of any other you are asked, and where
+        there is no terminal the model is told that nobody knows. Exit codes as of `daneel run`.
         """
         if rerun and skip:
             raise UserError("--rerun and --skip exclude each other")
@@ -57,8 +60,10 @@ def register(app: typer.Typer) -> None:
             store = stack.enter_context(TranscriptStore())
             row = store.find(run_id)
             check_open(row)
-            held = file_of(row)
-            harness = harness_of(row, held)
+            with chdir(folder_of(row)):
+                held = file_of(row)
+                harness = harness_of(row, held)
+            harness = without_sandbox(harness) if no_sandbox else harness
             if not anyway:
                 check_same(row, harness)
             if not server and serve is None:
@@ -67,6 +72,7 @@ def register(app: typer.Typer) -> None:
             door = Door(key, key_file, ca_cert, insecure_http)
             client, _ = connect(stack, server=server, serve=serve, model=model or _model(row, serve), door=door)
             view = RunView(terminal(as_json), streams=not no_stream)
+            stack.enter_context(chdir(folder_of(row)))
             finished = go_on(
                 store,
                 row.id,
@@ -75,6 +81,7 @@ def register(app: typer.Typer) -> None:
                 decide=_decide(rerun=rerun, skip=skip),
                 anyway=anyway,
                 observer=view,
+                approver=terminal_approver(view.console),
                 stream=False if no_stream else None,
             )
             goal = _goal_of(row, held)
@@ -92,6 +99,14 @@ def file_of(row: RunRow, file: Path | None = None) -> HarnessFile:
     if file is None and not row.about.get("file"):
         raise UserError(f"run {row.id} has no harness file on record: it was started from Python, so go on with it there")
     return load(file or Path(str(row.about["file"])))
+
+
+def folder_of(row: RunRow) -> Path:
+    """The folder that the run was begun in: paths that its tools take are seen from there. Raises UserError when it is gone."""
+    folder = Path(str(row.about.get("folder") or Path.cwd()))
+    if not folder.is_dir():
+        raise UserError(f"run {row.id} was begun in {folder}, which is there no more")
+    return folder
 
 
 def harness_of(row: RunRow, held: HarnessFile) -> Harness:

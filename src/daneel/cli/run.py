@@ -82,7 +82,8 @@ def register(app: typer.Typer) -> None:
             view = RunView(terminal(as_json), streams=not no_stream)
             labels = {"goal": wanted.name if wanted else None, "file": str(file), "server": url, "model": client.model}
             # what `daneel resume` needs, from whatever folder it is called
-            kept = {**labels, "file": str(file.resolve()), "serve": _found(serve), "options": options}
+            places = {"file": str(file.resolve()), "folder": str(Path.cwd()), "serve": _found(serve)}
+            kept = {**labels, **places, "options": options}
             finished = run(
                 chosen,
                 wanted.prompt if wanted else str(prompt),
