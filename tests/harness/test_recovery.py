@@ -120,12 +120,13 @@ def test_what_is_not_certain_is_told_to_the_model(stage: Stage, kind: str, strea
     assert len([event for event in result.events if event.kind != "text_call"]) == 1
 
 
-CUT = text("The sum of two and").but(finish_reason="length")
+CUT = text("The sum of two and\n").but(finish_reason="length")
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_a_text_that_was_cut_off_goes_on_where_it_stopped(stage: Stage, stream: bool) -> None:
-    rest = text("three is 5.", daneel={"raw_text": " three is 5.<|im_end|>"})
+@pytest.mark.parametrize("content", ["three is 5.", " three is 5."])
+def test_a_text_that_was_cut_off_goes_on_where_it_stopped(stage: Stage, content: str, stream: bool) -> None:
+    rest = text(content, daneel={"raw_text": " three is 5.<|im_end|>"})
     result, requests = stage.play([CUT, rest], HARNESS, stream=stream)
     assert (result.stop_reason, result.answer, result.turns) == ("answered", "The sum of two and three is 5.", 2)
     assert requests[1]["messages"][-1] == {"role": "assistant", "content": "The sum of two and"}

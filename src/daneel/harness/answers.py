@@ -34,7 +34,8 @@ def settled(session: Session, reply: Reply) -> Reply:
     session.continued = None
     if continued is not None:
         raw = str((reply.daneel or {}).get("raw_text") or "")
-        seam = raw[: len(raw) - len(raw.lstrip())] if message.content else ""
+        has_seam = not message.content or message.content[0].isspace()
+        seam = "" if has_seam else raw[: len(raw) - len(raw.lstrip())]
         message.content = continued + seam + (message.content or "")
     session.repeating = repetition_in(message) if reply.finish_reason in CUT_OFF else None
     if session.repeating is not None:
@@ -84,7 +85,8 @@ def _continue(session: Session, reply: Reply, content: str) -> bool:
     policy, message = session.harness.recovery, reply.message
     if not (policy.continue_truncated and session.conversation.is_daneel and content) or session.truncations:
         return False
-    changes = session.change(continues=message.content)
+    # white space at the end is left to the model: not every template keeps it, and then it would come twice
+    changes = session.change(continues=(message.content or "").rstrip())
     if not changes:
         return False
     session.recorder.event("continued", changes=[*changes, *more_room(session)])
