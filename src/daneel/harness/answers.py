@@ -81,16 +81,16 @@ def without(session: Session, changes: Changes) -> None:
 
 
 def _continue(session: Session, reply: Reply, content: str) -> bool:
-    """Whether the text goes on where it stopped, in the same message: daneel's server can do that. Once in a row."""
+    """Whether the text goes on where it stopped, in the same message: daneel's server can do that."""
     policy, message = session.harness.recovery, reply.message
-    if not (policy.continue_truncated and session.conversation.is_daneel and content) or session.truncations:
+    may = policy.continue_truncated and session.truncations < policy.max_continuations
+    if not (may and content and session.conversation.is_daneel):
         return False
     # white space at the end is left to the model: not every template keeps it, and then it would come twice
     changes = session.change(continues=(message.content or "").rstrip())
     if not changes:
         return False
     session.recorder.event("continued", changes=[*changes, *more_room(session)])
-    session.fail("the reply was cut off at the length limit")
     return True
 
 

@@ -43,7 +43,9 @@ class Recovery:
     repetition_stop_at: int = 3
     """The how-many-th such reply in a row ends the run with `loop`."""
     continue_truncated: bool = True
-    """Let a text that was cut off go on where it stopped, once, where the server can do that."""
+    """Let a text that was cut off go on where it stopped, where the server can do that."""
+    max_continuations: int = 3
+    """How often in a row."""
     max_budget_factor: int = 4
     """After a reply that was cut off the next may be twice as long, then four times, at most this many times."""
 
