@@ -135,6 +135,12 @@ def test_a_text_that_was_cut_off_goes_on_where_it_stopped(stage: Stage, content:
     assert [message["role"] for message in result.messages] == ["user", "assistant"]
 
 
+def test_thoughts_before_a_text_that_goes_on_are_kept(stage: Stage) -> None:
+    first = text("The sum", reasoning="2 and 3").but(finish_reason="length")
+    result, _ = stage.play([first, text(" is 5.")], HARNESS)
+    assert (result.answer, result.messages[-1]["reasoning"]) == ("The sum is 5.", "2 and 3")
+
+
 @pytest.mark.parametrize("stream", [True, False])
 def test_a_call_whose_beginning_was_cut_off_as_text_goes_on_as_well(stage: Stage, stream: bool) -> None:
     first = text('I add: {"name": "add", "argu').but(finish_reason="length")

@@ -37,6 +37,8 @@ def settled(session: Session, reply: Reply) -> Reply:
         has_seam = not message.content or message.content[0].isspace()
         seam = "" if has_seam else raw[: len(raw) - len(raw.lstrip())]
         message.content = continued + seam + (message.content or "")
+        message.reasoning = message.reasoning or session.kept_thoughts
+    session.kept_thoughts = None
     session.repeating = repetition_in(message) if reply.finish_reason in CUT_OFF else None
     if session.repeating is not None:
         keep_prefix(message, session.repeating)
@@ -90,6 +92,7 @@ def _continue(session: Session, reply: Reply, content: str) -> bool:
     changes = session.change(continues=(message.content or "").rstrip())
     if not changes:
         return False
+    session.kept_thoughts = message.reasoning
     session.recorder.event("continued", changes=[*changes, *more_room(session)])
     return True
 

@@ -58,6 +58,8 @@ class Session:
     """Changes that the server did not take: not tried again."""
     continued: str | None = None
     """The text that the reply now awaited goes on with."""
+    kept_thoughts: str | None = None
+    """The thoughts that came before that text."""
     repeating: Repetition | None = None
     """What the last reply repeated, if that is how it ended."""
 
