@@ -264,12 +264,15 @@ def _record(attempt: Attempt, result: JsonObject) -> CallRecord:
 
 def _without_pauses(events: list[Event]) -> list[Event]:
     """The events without what only an interruption left: its stop, results nobody saw, a request that failed at the end."""
-    kept = [
-        event
-        for event in events
-        if not (event.kind == "stop" and event.data.get("reason") in PAUSES)
-        and not (event.kind == "result" and event.data.get("result") is None and event.data.get("error") == INTERRUPTED)
-    ]
+    kept: list[Event] = []
+    for event in events:
+        is_pause = event.kind == "stop" and event.data.get("reason") in PAUSES
+        if is_pause or event.kind == "resumed":
+            while kept and kept[-1].kind == "request_failed":  # it was made again later
+                kept.pop()
+        was_seen = event.kind != "result" or event.data.get("result") is not None or event.data.get("error") != INTERRUPTED
+        if was_seen and not is_pause:
+            kept.append(event)
     went_on = {event.kind for event in kept} - OWN - {"request_failed"}
     last = max((number for number, event in enumerate(kept) if event.kind in went_on), default=-1)
     return [event for number, event in enumerate(kept) if event.kind != "request_failed" or number < last]
