@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from daneel.harness.context_policy import ContextPolicy
     from daneel.harness.definition import Goal, Harness, goal
     from daneel.harness.mcp.client import mcp_tools
     from daneel.harness.policy import Recovery
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from daneel.harness.tools.registry import Tool, tool
 
 __all__ = [
+    "ContextPolicy",
     "Example",
     "Gate",
     "Goal",
@@ -36,6 +38,7 @@ __all__ = [
 __version__ = "0.1.0"
 
 _HOME = {
+    "ContextPolicy": "daneel.harness.context_policy",
     "Example": "daneel.harness.tools.examples",
     "Gate": "daneel.harness.tools.gating",
     "Goal": "daneel.harness.definition",

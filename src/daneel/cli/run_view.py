@@ -120,6 +120,8 @@ _NOTES = {
     "resumed": "resumed after turn {after_turns}",
     "rerun": "{name} had begun when the run was cut short; it is called again",
     "unknown_outcome": "{name} had begun when the run was cut short; the model is told that nobody knows what came of it",
+    "compacted": "the conversation was made shorter ({tiers}): about {before_tokens} tokens before, {after_tokens} now",
+    "summary_failed": "old turns could not be summarised: {error}",
     "request_failed": "the request failed: {message}",
     "transcript_failed": "the transcript cannot be written: {error}; the run goes on without it",
 }

@@ -130,6 +130,7 @@ TRANSPORT_ERRORS: dict[type[Exception], tuple[type[ClientError], bool]] = {
 }
 """What each error of the HTTP library means here, and whether the request may be sent again if no token has come."""
 
+
 def from_transport(error: Exception, where: str, *, started: bool, partial: Message | None = None) -> ClientError:
     """The client's error for one of the HTTP library's. `started`: a token has come, so the request must not be repeated."""
     state: dict[str, Any] = {"started": started, "partial": partial}

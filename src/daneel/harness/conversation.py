@@ -22,7 +22,9 @@ JsonObject = dict[str, Any]
 
 
 class Conversation:
-    """Append-only history. `is_daneel`: the server knows daneel's additions; `on_message` is told of every message added.
+    """Append-only history, and what is sent of it.
+
+    `is_daneel`: the server knows daneel's additions; `on_message` is told of every message added.
 
     Every message goes through `redact` before it is kept, so that no secret is ever sent.
     """
@@ -37,25 +39,40 @@ class Conversation:
         self.is_daneel = is_daneel
         self._redact = redact
         self.messages: list[JsonObject] = []
+        self.sent: list[JsonObject] = []
+        """The messages as they are sent: the same, but for what compaction has put in their place."""
+        self.heard_at: list[int] = []
+        """Where, among the messages, a person speaks: the question, and what came in later."""
         self.question = ""
         self._on_message = on_message
         self._to_say: list[str] = []
         self._heard = False
-        self._notices: set[int] = set()
+        self._notices: list[JsonObject] = []
         self._ids: set[str] = set()
         self._issued = 0
 
     def start(self, system: str | None, prompt: str) -> None:
         if system:
             self._add({"role": "system", "content": system})
+        self.heard_at.append(len(self.messages))
         self._add({"role": "user", "content": prompt})
         self.question = prompt
 
-    def _add(self, message: JsonObject) -> None:
+    def _add(self, message: JsonObject) -> JsonObject:
         if self._redact is not None:
             message = self._redact(message)
         self.messages.append(message)
+        self.sent.append(message)
         self._on_message(message)
+        return message
+
+    def rewrite(self, sent: list[JsonObject], *, notices: Sequence[JsonObject] = ()) -> None:
+        """Send these messages from now on, and behind them what is added. The record stays as it is.
+
+        `notices`: those of them in which the harness speaks, not a person.
+        """
+        self.sent = sent
+        self._notices.extend(notices)
 
     def next_id(self) -> str:
         """An id for a call that came without one: nine letters and digits, the strictest form a server asks for."""
@@ -80,6 +97,11 @@ class Conversation:
         self.question = text
 
     @property
+    def to_say(self) -> Sequence[str]:
+        """What the next request will say in a user message."""
+        return self._to_say
+
+    @property
     def has_to_say(self) -> bool:
         """Whether the next request will begin with a user message."""
         return bool(self._to_say)
@@ -96,13 +118,16 @@ class Conversation:
                 # so that a notice is not taken for the question when results are told plainly
                 if self.is_daneel:
                     message["name"] = NOTICE_NAME
-                self._notices.add(id(message))
-            self._add(message)
+                self._notices.append(self._add(message))
+            else:
+                self.heard_at.append(len(self.messages))
+                self._add(message)
             self._to_say.clear()
             self._heard = False
         if plain is None or self.is_daneel:
-            return self.messages
-        named = [{**message, "name": NOTICE_NAME} if id(message) in self._notices else message for message in self.messages]
+            return self.sent
+        notices = {id(message) for message in self._notices}
+        named = [{**message, "name": NOTICE_NAME} if id(message) in notices else message for message in self.sent]
         told = history.for_template(history.check(named), family=plain, tools=(), style="plain", traits=TemplateTraits())
         return [{key: value for key, value in message.items() if key != "name"} for message in told]
 

@@ -21,6 +21,7 @@ from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from typing import Any, Literal
 
 from daneel.errors import UserError
+from daneel.harness.context_policy import ContextPolicy
 from daneel.harness.policy import Recovery
 from daneel.harness.run_record import Run
 from daneel.harness.safety.policy import SafetyPolicy
@@ -74,6 +75,8 @@ class Harness:
     """How closed gates look to the model, for tools whose own gate does not say."""
     safety: SafetyPolicy = field(default_factory=SafetyPolicy)
     """What its tools may do unasked, and what a person is asked for."""
+    context: ContextPolicy = field(default_factory=ContextPolicy)
+    """When the conversation is made shorter, and by what."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tools", named_apart(self.tools))

@@ -36,7 +36,7 @@ class Meter:
     def renew(self) -> None:
         """Limits of turns, tokens and seconds count from here on; those of calls count over the whole run."""
         self._turns_before = self.turns
-        self._tokens_before = self.usage.total_tokens
+        self._tokens_before = self.usage.total_tokens + self.usage.summary_tokens
         self._duration_before_s = self.duration_s
 
     def turns_left(self) -> int | None:
@@ -58,7 +58,7 @@ class Meter:
         harness = self.harness
         if self.turns_left() == 0:
             raise Stop("turn_limit", f"no answer within {harness.max_turns} turns")
-        num_tokens = self.usage.total_tokens - self._tokens_before
+        num_tokens = self.usage.total_tokens + self.usage.summary_tokens - self._tokens_before
         if harness.max_run_tokens is not None and num_tokens >= harness.max_run_tokens:
             raise Stop("token_limit", f"{num_tokens} of {harness.max_run_tokens} tokens used")
         if harness.timeout_s is not None and self._elapsed_s >= harness.timeout_s:
@@ -81,6 +81,11 @@ class Meter:
         self.usage.prompt_tokens += usage.prompt_tokens
         self.usage.completion_tokens += usage.completion_tokens
         self.usage.cached_tokens += usage.prompt_tokens_details.cached_tokens
+
+    def add_summaries(self, *, summaries: int, summary_tokens: int) -> None:
+        """Add what it took to have old turns summarised."""
+        self.usage.summaries += summaries
+        self.usage.summary_tokens += summary_tokens
 
     def calls_left(self, tool_name: str) -> bool:
         """Whether the tool may be called once more."""

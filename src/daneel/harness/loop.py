@@ -12,7 +12,7 @@ from typing import NoReturn
 
 from daneel.formats.family import Family
 from daneel.harness.answers import CUT_OFF, answer_or_go_on, more_room, settled, without
-from daneel.harness.client_errors import ClientError, RequestTimeout, ServerRefused
+from daneel.harness.client_errors import ClientError, ContextOverflow, ErrorInStream, RequestTimeout, ServerRefused
 from daneel.harness.definition import Harness
 from daneel.harness.execute import execute
 from daneel.harness.inbox import Inbox, hear
@@ -104,24 +104,38 @@ def _ask(session: Session) -> Reply:
     session.model = reply.model or session.model
     for moved in reply.failovers:
         recorder.event("failed_over", **asdict(moved))
-    recorder.event("reply", **reply_data(reply))
+    recorder.event("reply", **reply_data(reply), **session.context.about(reply))
     for warning in reply.warnings:
         session.warn(field=warning.field, action=warning.action, detail=warning.detail)
+    session.context.see(reply)
     return settled(session, reply)
 
 
 def _chat_or_without_changes(session: Session) -> Reply:
     changes = session.changes
     try:
-        return _chat(session)
+        return _chat_in_context(session)
     except ServerRefused as error:
         made = changes.made()
-        if not made or error.status not in (400, 413, 422, 500, 501):
+        if not made or isinstance(error, ContextOverflow) or error.status not in (400, 413, 422, 500, 501):
             raise
         # the changes were ours, not the harness's: a server that cannot take them is asked without
         session.recorder.event("changes_refused", changes=made, error=str(error))
         session.refused.update(made)
         without(session, changes)
+        return _chat_in_context(session)
+
+
+def _chat_in_context(session: Session) -> Reply:
+    """The conversation is made shorter before it comes near the server's context, and once more if it did not fit."""
+    changes = session.changes
+    session.context.fit()
+    try:
+        return _chat(session)
+    except (ContextOverflow, ErrorInStream) as error:
+        if not session.context.fit_after(error):
+            raise
+        session.changes = changes
         return _chat(session)
 
 
@@ -136,6 +150,7 @@ def _chat(session: Session) -> Reply:
     if changes.continues is not None:
         messages = [*messages, {"role": "assistant", "content": changes.continues}]
         session.continued = changes.continues
+    session.context.asked(params, continues=changes.continues is not None)
     session.recorder.event("request", num_messages=len(messages), params=params, **session.gates.visible())
     watch = StreamWatch(session.recorder.delta, stops=harness.recovery.stop_repeating_text)
     try:

@@ -38,6 +38,7 @@ def request_params(session: Session, *, first: bool) -> JsonObject:
     """The request's fields beside messages and tools. `first`: this is the run's first turn."""
     harness, changes, is_daneel = session.gates.shown, session.changes, session.conversation.is_daneel
     max_tokens = harness.max_tokens * changes.budget_factor if harness.max_tokens is not None else None
+    max_tokens = session.context.capped(max_tokens)
     params: JsonObject = dict(harness.sampling)
     for name, value in (("temperature", harness.temperature), ("max_tokens", max_tokens), ("seed", session.seed)):
         if value is not None:

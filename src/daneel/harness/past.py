@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 Decide = Callable[[Attempt], bool]
 """Whether a call that had begun, and whose outcome is not on record, is made again."""
 
-ORDINARY = frozenset({"message", "peer", "request", "reply", "call", "result", "stop"})
+ORDINARY = frozenset({"message", "peer", "request", "reply", "call", "result", "stop", "context"})
 """Kinds that every run has. They are in the transcript; a run's `events` hold the others."""
 
 OWN = frozenset({"resumed", "rerun", "unknown_outcome", "transcript_failed"})

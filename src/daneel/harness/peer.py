@@ -12,6 +12,7 @@ from daneel.errors import UserError
 from daneel.harness import client_errors
 from daneel.harness.client_errors import ClientError, ContextOverflow, ErrorInStream, RequestCancelled, ServerRefused
 from daneel.harness.connection import OnDelta
+from daneel.harness.overflow import says_overflow
 from daneel.harness.reply import Failover, Reply
 from daneel.harness.run_record import JsonObject
 from daneel.harness.stop import Stop
@@ -41,11 +42,15 @@ class ChatClient(Protocol):
 
 def stop_for(error: ClientError) -> Stop:
     """How a run ends when a request failed: an overflow that could be seen is the run's own end, all else makes it invalid."""
-    if isinstance(error, ContextOverflow):
+    if isinstance(error, ContextOverflow) or (isinstance(error, ErrorInStream) and _says_overflow(error)):
         return Stop("context_limit", str(error))
     if isinstance(error, RequestCancelled):
         return Stop("cancelled", str(error))
     return Stop("invalid", str(error))
+
+
+def _says_overflow(error: ErrorInStream) -> bool:
+    return says_overflow(error.error.message, kind=error.error.type, code=error.error.code)
 
 
 def reply_data(reply: Reply) -> JsonObject:

@@ -72,6 +72,10 @@ class RunUsage:
     cached_tokens: int = 0
     unknown_turns: int = 0
     """Turns for which the server gave no usage."""
+    summaries: int = 0
+    """Requests for summaries of old turns, which are no turns."""
+    summary_tokens: int = 0
+    """Their prompt and completion tokens, which are in none of the other counts."""
 
     @property
     def total_tokens(self) -> int:
@@ -84,6 +88,8 @@ class RunUsage:
             "total_tokens": self.total_tokens,
             "cached_tokens": self.cached_tokens,
             "unknown_turns": self.unknown_turns,
+            "summaries": self.summaries,
+            "summary_tokens": self.summary_tokens,
         }
 
 

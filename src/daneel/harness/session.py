@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from daneel.harness.client_errors import ClientError
+from daneel.harness.context import Context
 from daneel.harness.conversation import Conversation
 from daneel.harness.definition import Harness
 from daneel.harness.detect import Detectors
@@ -68,6 +69,7 @@ class Session:
         self.detectors = Detectors(self.harness.recovery)
         self.text_calls = TextCallReader()
         self.gates = Gatekeeper(self.harness, self.calls, self.recorder)
+        self.context = Context(self)
         self.guard = Guard(self.harness.safety, self.approver, self.recorder.event)
         self.conversation = Conversation(
             is_daneel=False,
