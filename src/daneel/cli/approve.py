@@ -41,11 +41,11 @@ def terminal_approver(console: Console) -> TerminalApprover | None:
 
 
 class TerminalApprover:
-    """Asks at the terminal. `read` gives the line that a person types from now on; EOFError is no."""
+    """Asks at the terminal. `read` gives the next line that a person types; EOFError is no."""
 
-    def __init__(self, console: Console, read: Callable[[], str] | None = None) -> None:
+    def __init__(self, console: Console, read: Callable[[], str] = input) -> None:
         self._console = console
-        self._read = read or _typed_now
+        self._read = read
         self._always: set[str] = set()
         self._lock = threading.Lock()
 
@@ -55,6 +55,8 @@ class TerminalApprover:
             if request.can_repeat and request.tool in self._always:
                 return True
             self._show(request)
+            if self._read is input:
+                _forget_what_was_typed()
             return self._answer(request)
 
     def _show(self, request: ApprovalRequest) -> None:
@@ -89,13 +91,12 @@ class TerminalApprover:
             self._console.print(Text("Type y or n."))
 
 
-def _typed_now() -> str:
-    """A line typed at the terminal after the question; what was typed ahead of it answers nothing."""
+def _forget_what_was_typed() -> None:
+    """What was typed ahead of a question answers nothing."""
     with contextlib.suppress(ImportError, OSError, ValueError):
         import termios
 
         termios.tcflush(sys.stdin, termios.TCIFLUSH)
-    return input()
 
 
 def _arguments(text: str) -> list[tuple[str, str]]:
