@@ -52,7 +52,8 @@ def failure(outputs: list[StepOutput | Exception], **fields: Any) -> WireError:
 
 
 def test_a_whole_reply() -> None:
-    done = step("<|end|>", finish="stop", cached_tokens=3, queue_ms=1.26, prefill_ms=2.0, decode_ms=3.0, cache_miss="cold")
+    cached = {"cached_tokens": 3, "cache_source": "memory", "cache_miss": "cold"}
+    done = step("<|end|>", finish="stop", queue_ms=1.26, prefill_ms=2.0, decode_ms=3.0, **cached)
     reply = complete([step("Hel"), step("lo"), done], unknown_field=1)
     [choice] = reply.choices
     assert (choice.finish_reason, choice.message.content, choice.logprobs) == ("stop", "Hello", None)

@@ -101,7 +101,9 @@ def test_what_is_not_enforced_is_listed() -> None:
 def test_cache_wishes() -> None:
     assert plan(cache={"mode": "off"})[0].use_cache is False
     assert plan(cache={"mode": "read_write"}) == plan()
-    assert plan(cache={"mode": "read", "pin_s": 60})[1] == [("cache.mode", "altered"), ("cache.pin_s", "ignored")]
+    read_only, warnings = plan(cache={"mode": "read"})
+    assert (read_only.use_cache, read_only.keep_cache, warnings) == (True, False, [])
+    assert plan(cache={"pin_s": 60})[0].pin_s == 60
 
 
 def test_a_script_is_for_the_scripted_engine() -> None:

@@ -199,6 +199,8 @@ async def _outputs(turn: Turn) -> AsyncGenerator[StepOutput, None]:
         sampling=decoding.sampling,
         grammar=decoding.grammar,
         use_cache=decoding.use_cache,
+        keep_cache=decoding.keep_cache,
+        pin_s=decoding.pin_s,
         script_ids=decoding.script_ids,
         stop_ids=turn.model.stop_ids,
     )
@@ -245,7 +247,7 @@ class _Clock:
 
 def _remember(turn: Turn, builder: ReplyBuilder) -> None:
     """Keep the tokens of the turn, for when it comes back. Behind a stop string they are not what the client was told."""
-    if builder.stopped or not turn.decoding.use_cache:
+    if builder.stopped or not (turn.decoding.use_cache and turn.decoding.keep_cache):
         return
     model, prompt, ids, text = turn.model, turn.prompt, builder.token_ids, builder.raw_text
     while ids and ids[-1] in model.end_ids:
@@ -264,9 +266,8 @@ def _finish(turn: Turn, builder: ReplyBuilder, clock: _Clock, last: StepOutput, 
         prompt_tokens_details=PromptTokensDetails(last.cached_tokens),
         completion_tokens_details=builder.token_details(),
     )
-    source = "memory" if last.cached_tokens else None
     miss = turn.prompt.cache_miss or last.cache_miss
-    report = DaneelReport(clock.timings(last), CacheReport(last.cached_tokens, source, miss))
+    report = DaneelReport(clock.timings(last), CacheReport(last.cached_tokens, last.cache_source, miss))
     if turn.request.tools or any(message.get("role") == "tool" for message in turn.request.messages):
         report.tool_result_style = turn.prompt.result_style
     _include(turn, builder, report)

@@ -24,6 +24,8 @@ class Decoding:
     sampling: Sampling
     grammar: str | None
     use_cache: bool
+    keep_cache: bool
+    pin_s: float
     script_ids: list[int] | None
     stops: list[str]
 
@@ -31,15 +33,17 @@ class Decoding:
 async def plan_decoding(request: ChatRequest, prompt: Prompt, model: ServedModel) -> tuple[Decoding, list[Warning]]:
     """Raises `BadRequest` naming the field."""
     warnings: list[Warning] = []
+    cache = request.cache
     decoding = Decoding(
         max_tokens=_max_tokens(request, prompt, model, warnings),
         sampling=_sampling(request, model),
         grammar=_grammar(request, prompt, model, warnings),
-        use_cache=request.cache is None or request.cache.mode != "off",
+        use_cache=cache is None or cache.mode != "off",
+        keep_cache=cache is None or cache.mode == "read_write",
+        pin_s=(cache.pin_s or 0.0) if cache is not None else 0.0,
         script_ids=await _script_ids(request, model),
         stops=[request.stop] if isinstance(request.stop, str) else list(request.stop or ()),
     )
-    _warn_cache(request, warnings)
     return decoding, warnings
 
 
@@ -115,15 +119,6 @@ def _warn_unenforced(request: ChatRequest, warnings: list[Warning]) -> None:
     if request.tools and request.parallel_tool_calls is False:
         detail = "the number of calls is limited only when tool_choice forces a call"
         warnings.append(Warning("parallel_tool_calls", "ignored", detail))
-
-
-def _warn_cache(request: ChatRequest, warnings: list[Warning]) -> None:
-    if request.cache is None:
-        return
-    if request.cache.mode == "read":
-        warnings.append(Warning("cache.mode", "altered", "treated as read_write: what is read is also kept"))
-    if request.cache.pin_s is not None:
-        warnings.append(Warning("cache.pin_s", "ignored", "this engine's cache keeps the last prompt only"))
 
 
 async def _script_ids(request: ChatRequest, model: ServedModel) -> list[int] | None:

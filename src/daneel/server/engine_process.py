@@ -125,6 +125,9 @@ class EngineProcess:
         sampling: Sampling,
         grammar: str | None = None,
         use_cache: bool = True,
+        keep_cache: bool = True,
+        pin_s: float = 0.0,
+        tenant: str = "",
         script_ids: list[int] | None = None,
         stop_ids: Sequence[int] = (),
     ) -> AsyncGenerator[StepOutput, None]:
@@ -135,7 +138,19 @@ class EngineProcess:
         """
         child = self._running_child()
         request_id = next(self._ids)
-        request = Generate(request_id, prompt_ids, max_tokens, sampling, grammar, use_cache, script_ids, list(stop_ids))
+        request = Generate(
+            request_id,
+            prompt_ids,
+            max_tokens,
+            sampling,
+            grammar,
+            use_cache,
+            script_ids,
+            list(stop_ids),
+            tenant=tenant,
+            keep_cache=keep_cache,
+            pin_s=pin_s,
+        )
         stream = self._streams[request_id] = asyncio.Queue()
         try:
             await self._send(child, Submit(request))

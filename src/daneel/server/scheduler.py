@@ -1,19 +1,19 @@
 """The queue in front of an engine and the loop that steps it; lives in the engine's process.
 
-Requests are admitted first in, first out, as many at a time as the engine takes. `submit` and `cancel` may be called from
-any thread; one thread runs `run` (or `step`).
+As many requests at a time as the engine takes are admitted, fairly between tenants (`fair_queue.py`). `submit` and `cancel` may
+be called from any thread; one thread runs `run` (or `step`).
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 
 import msgspec
 
 from daneel.server.engines.base import Engine, Generate, StepOutput
+from daneel.server.fair_queue import FairQueue
 
 
 class Scheduler:
@@ -23,7 +23,7 @@ class Scheduler:
         self._engine = engine
         self._emit = emit
         self._changed = threading.Condition()
-        self._queue: deque[tuple[Generate, float]] = deque()
+        self._queue = FairQueue(time.monotonic)
         self._running: dict[int, float] = {}
         """Admitted request ids and how long each was queued, in milliseconds."""
         self._cancelled: list[int] = []
@@ -34,16 +34,13 @@ class Scheduler:
         self._engine.check(request)
         self._emit([StepOutput(request.request_id, [], 0, 0, len(request.prompt_ids))])
         with self._changed:
-            self._queue.append((request, time.monotonic()))
+            self._queue.put(request)
             self._changed.notify()
 
     def cancel(self, request_id: int) -> None:
         """Drop a request, queued or running, before the next step. Unknown ids are ignored."""
         with self._changed:
-            queued = [entry for entry in self._queue if entry[0].request_id != request_id]
-            if len(queued) < len(self._queue):
-                self._queue = deque(queued)
-            else:
+            if not self._queue.remove(request_id):
                 self._cancelled.append(request_id)
                 self._changed.notify()
 
@@ -81,9 +78,9 @@ class Scheduler:
                     self._engine.cancel(request_id)
             self._cancelled.clear()
             while self._queue and len(self._running) < self._engine.max_sequences:
-                request, queued_at = self._queue.popleft()
-                self._running[request.request_id] = (time.monotonic() - queued_at) * 1000
-                self._engine.admit(request)
+                queued = self._queue.take()
+                self._running[queued.request.request_id] = (time.monotonic() - queued.queued_at) * 1000
+                self._engine.admit(queued.request)
             if not self._running:
                 return
         outputs = [self._with_queue_time(output) for output in self._engine.step()]

@@ -32,7 +32,8 @@ class TreeMachine(RuleBasedStateMachine):
             assert source.tenant == tenant
             assert source.ids()[:length] == ids[:length]
         whole, holder = self.tree.match(tenant, ids, whole=True)
-        assert whole == max((len(other) for other in shared if ids[: len(other)] == other), default=0)
+        ends = [held for holder, (held, own) in self.held.items() if holder.tenant == tenant and not own]
+        assert whole == max((len(end) for end in ends if ids[: len(end)] == end), default=0)
         assert holder is None or holder.num_shared == whole
         self.num_made += 1
         made = Holder(self.num_made, tenant, Node())

@@ -21,7 +21,10 @@ class EngineLoadError(UserError):
 
 
 class EngineSpec(Struct, frozen=True):
-    """What to load and how. `gpu_layers` "all" or a number; `None` elsewhere lets the engine choose (and report)."""
+    """What to load and how. `gpu_layers` "all" or a number; `None` elsewhere lets the engine choose (and report).
+
+    `num_sequences`: how many may run at a time. `kv_tokens`: the KV cells that they and what is kept of others share.
+    """
 
     engine: str
     model_path: str | None = None
@@ -29,6 +32,8 @@ class EngineSpec(Struct, frozen=True):
     context_tokens: int | None = None
     num_threads: int | None = None
     prefill_chunk_tokens: int = 256
+    num_sequences: int = 8
+    kv_tokens: int | None = None
     script_path: str | None = None
 
 
@@ -60,7 +65,9 @@ class Sampling(Struct, frozen=True):
 class Generate(Struct, frozen=True):
     """One sequence to generate. `grammar` is llguidance's Lark text. `script_ids`: scripted engine only, what to emit.
 
-    `stop_ids` end the generation as the model's own end tokens do (and are reported as the last id, too).
+    `stop_ids` end the generation as the model's own end tokens do (and are reported as the last id, too). `tenant`: whose
+    request it is; cached tokens are only ever shared within one. Higher `priority` goes first. `use_cache`: read from the
+    cache; `keep_cache`: leave what was evaluated there, for `pin_s` seconds whatever else happens.
     """
 
     request_id: int
@@ -71,6 +78,10 @@ class Generate(Struct, frozen=True):
     use_cache: bool = True
     script_ids: list[int] | None = None
     stop_ids: list[int] = []
+    tenant: str = ""
+    priority: int = 0
+    keep_cache: bool = True
+    pin_s: float = 0.0
 
 
 class TokenAlternatives(Struct, frozen=True):
@@ -85,8 +96,8 @@ class StepOutput(Struct, frozen=True):
 
     `token_ids` are the newly generated ids; an end-of-generation id, if one was sampled, is the last. `finish` is set on the
     sequence's last output. `prefill_done` of `prefill_total` uncached prompt tokens are evaluated; `cached_tokens` were
-    read from the KV cache. `cache_miss` says why not more of them (`None`: all that could be were). Times are milliseconds,
-    set on the last output.
+    read from the KV cache. `cache_source` says from where, `cache_miss` why not more of them (`None`: all that could be were).
+    Times are milliseconds, set on the last output.
     """
 
     request_id: int
@@ -101,6 +112,7 @@ class StepOutput(Struct, frozen=True):
     prefill_ms: float = 0.0
     decode_ms: float = 0.0
     cache_miss: str | None = None
+    cache_source: str | None = None
 
 
 class EngineInfo(Struct, frozen=True):

@@ -121,8 +121,11 @@ class KvCache:
         """How many tokens of `ids` are in the cells now."""
         return self.tree.match(tenant, ids, whole=not self._rolls_back)[0]
 
-    def open(self, tenant: str, ids: Sequence[int], *, use: bool = True) -> Opened | None:
-        """A sequence for a prompt; `None` when all are taken by running requests. One token is always left to evaluate."""
+    def open(self, tenant: str, ids: Sequence[int], *, use: bool = True, reserve: int = 0) -> Opened | None:
+        """A sequence for a prompt; `None` when running requests leave none, or too few cells. One token is left to evaluate.
+
+        `reserve`: cells that it and its cached prefix together need now.
+        """
         if not self._free_seqs and not self._evict_one():
             return None
         whole = not self._rolls_back
@@ -132,6 +135,11 @@ class KvCache:
         kept = self._kept_elsewhere(tenant, usable, length) if use else None
         if kept is not None and (fetched := self._fetch(tenant, usable, *kept)):
             length, source, came_from = fetched
+        if not self.room(max(0, reserve - length), but=source):
+            # what it could go on from is itself in the way, by what stands behind the common prefix
+            length, source, came_from = 0, None, None
+            if not self.room(reserve):
+                return None
         if not self._free_seqs and not self._evict_one(but=source):
             return None
         holder = self._enter(tenant, source, length)

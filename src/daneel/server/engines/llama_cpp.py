@@ -1,20 +1,24 @@
-"""The llama.cpp engine, on the low-level C API of llama-cpp-python. One sequence at a time for now.
+"""The llama.cpp engine, on the low-level C API of llama-cpp-python: all running sequences move together.
 
-The KV cache keeps the tokens of the last sequence; a new one reuses their longest common prefix.
+    step():   start what can start  ->  one batch of tokens  ->  sample where a sequence's tokens are all evaluated
+
+A batch holds the next token of every sequence that generates and a bounded chunk of what is to be prefilled, so a long prompt
+never holds up the others. Sequences share the cells of their common prefix (`kv_cache.py`); one whose prompt begins with what
+another is about to evaluate waits for that part, so nothing is evaluated twice. When cells run out, idle ones go, then the
+youngest sequence is put back to wait.
 """
 
 from __future__ import annotations
 
 import ctypes
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence as Tokens
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import llama_cpp.llama_cpp as native
 import llguidance
-import numpy as np
-from numpy.typing import NDArray
 
 from daneel.server.engines import llama_model
 from daneel.server.engines.base import (
@@ -29,10 +33,15 @@ from daneel.server.engines.base import (
 )
 from daneel.server.engines.checks import Limits, check_request
 from daneel.server.engines.grammar import GrammarCompiler, GrammarError, Matcher, marked_pieces
+from daneel.server.engines.kv_cache import KvCache
+from daneel.server.engines.llama_batch import LlamaBatch
+from daneel.server.engines.llama_cells import LlamaCells
 from daneel.server.engines.llama_sampler import SamplerChain, alternatives
 from daneel.server.engines.prefix import common_prefix_length
+from daneel.server.engines.prefix_tree import Holder
 
-_SEQ = 0  # the one sequence id
+MIN_SHARED_TOKENS = 16
+"""A prefix that another sequence is about to evaluate is waited for if it is at least so much longer than what is known."""
 
 
 def load(spec: EngineSpec, on_progress: LoadProgress) -> LlamaCppEngine:
@@ -44,49 +53,68 @@ def load(spec: EngineSpec, on_progress: LoadProgress) -> LlamaCppEngine:
         native.llama_backend_init()
         model = llama_model.load_model(spec, on_progress, log)
         context_tokens = llama_model.choose_context_tokens(model, spec.context_tokens)
-        context = llama_model.make_context(model, spec, context_tokens, log)
+        num_cells = llama_model.choose_num_cells(model, spec, context_tokens)
+        context = llama_model.make_context(model, spec, num_cells, log)
         info = llama_model.describe(model, Path(spec.model_path), context_tokens)
-        return LlamaCppEngine(model, context, info, chunk_tokens=spec.prefill_chunk_tokens, log=log)
+        return LlamaCppEngine(model, context, info, spec, num_cells=num_cells, log=log)
     except BaseException:
         log.close()
         raise
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, slots=True)
 class _Sequence:
-    """The running request. `prompt_ids[done:]` is still to be evaluated; then `last_id` is, one token a step."""
+    """One request. `pending` is still to be evaluated: what is left of the prompt, then the token that was drawn last.
+
+    `holder` `None`: it waits, at first or again. `generated` are all tokens drawn.
+    """
 
     request: Generate
     sampler: SamplerChain
     matcher: Matcher | None
-    cached_tokens: int
-    cache_miss: str | None
-    done: int
+    pending: list[int]
     started_at: float
+    holder: Holder | None = None
+    cached_tokens: int = 0
+    cache_source: str | None = None
+    cache_miss: str | None = None
     first_token_at: float | None = None
-    last_id: int = -1
-    num_generated: int = 0
+    generated: list[int] = field(default_factory=list)
+    prompt_done: int = 0
+
+    @property
+    def prefills(self) -> bool:
+        return len(self.pending) > 1 or not self.generated
 
 
 class LlamaCppEngine:
     """See `base.Engine`."""
 
-    max_sequences = 1
-
-    def __init__(self, model: Any, context: Any, info: EngineInfo, *, chunk_tokens: int, log: llama_model.LogLines) -> None:
+    def __init__(
+        self, model: Any, context: Any, info: EngineInfo, spec: EngineSpec, *, num_cells: int, log: llama_model.LogLines
+    ) -> None:
         self.info = info
+        self.max_sequences = spec.num_sequences
         self._model = model
         self._context = context
         self._vocab = native.llama_model_get_vocab(model)
-        self._memory = native.llama_get_memory(context)
         self._log = log
-        self._chunk_tokens = chunk_tokens
-        self._batch = native.llama_batch_init(chunk_tokens, 0, 1)
+        self._chunk_tokens = spec.prefill_chunk_tokens
         self._limits = Limits(len(info.pieces), info.context_tokens)
+        self._batch = LlamaBatch(context, max_tokens=llama_model.batch_tokens(spec), num_vocab=self._limits.num_vocab)
+        rolls_back = llama_model.rolls_back(model)
+        self._cells = LlamaCells(context, rolls_back=rolls_back)
+        self.cache = KvCache(
+            self._cells,
+            capacity=num_cells,
+            max_sequences=llama_model.num_native_sequences(spec),
+            rolls_back=rolls_back,
+            text_of=self._text,
+        )
         self._eog_ids = frozenset(info.eog_ids)
         self._grammars = GrammarCompiler(self._grammar_tokenizer, len(info.pieces))
-        self._kv_ids: list[int] = []
-        self._sequence: _Sequence | None = None
+        self._sequences: list[_Sequence] = []
+        """Admitted, oldest first."""
 
     def tokenize(self, text: str) -> list[int]:
         return llama_model.tokenize(self._vocab, text)
@@ -97,138 +125,181 @@ class LlamaCppEngine:
             self._grammars.matcher(request.grammar)
 
     def admit(self, request: Generate) -> None:
-        if self._sequence is not None:
-            raise RuntimeError("the engine runs one sequence at a time")
-        started_at = time.monotonic()
+        if len(self._sequences) >= self.max_sequences:
+            raise RuntimeError(f"the engine runs {self.max_sequences} sequences at a time")
         matcher = self._grammars.matcher(request.grammar) if request.grammar is not None else None
-        cached_tokens, cache_miss = self._reuse_prefix(request)
         sampler = SamplerChain(
             request.sampling,
             prompt_ids=request.prompt_ids,
             num_vocab=self._limits.num_vocab,
             window=self._limits.context_tokens,
         )
-        self._sequence = _Sequence(request, sampler, matcher, cached_tokens, cache_miss, cached_tokens, started_at)
+        self._sequences.append(_Sequence(request, sampler, matcher, list(request.prompt_ids), time.monotonic()))
 
     def cancel(self, request_id: int) -> None:
-        if self._sequence is not None and self._sequence.request.request_id == request_id:
-            self._release(self._sequence)
+        for sequence in [each for each in self._sequences if each.request.request_id == request_id]:
+            self._release(sequence)
 
     def step(self) -> list[StepOutput]:
-        sequence = self._sequence
-        if sequence is None:
-            return []
-        try:
-            return [self._step(sequence)]
-        except GrammarError as error:
-            return [self._finish(sequence, [], None, "error", str(error))]
+        failed = self._start_waiting()
+        rows = self._fill_batch()
+        if not rows:
+            return failed
+        if error := self._decode(rows):
+            return failed + [self._finish(sequence, [], None, "error", error) for sequence, _, _ in rows]
+        return failed + [self._advance(*row) for row in rows]
 
     def close(self) -> None:
-        if self._sequence is not None:
-            self._release(self._sequence)
-        native.llama_batch_free(self._batch)
+        for sequence in list(self._sequences):
+            sequence.sampler.close()
+        self._sequences.clear()
+        self._batch.close()
         native.llama_free(self._context)
         native.llama_model_free(self._model)
         self._log.close()
 
-    # One step
+    # -- starting -------------------------------------------------------------------------------------------------------
 
-    def _step(self, sequence: _Sequence) -> StepOutput:
-        prompt_ids = sequence.request.prompt_ids
-        if sequence.done < len(prompt_ids):
-            chunk = prompt_ids[sequence.done : sequence.done + self._chunk_tokens]
-            sequence.done += len(chunk)
-        else:
-            chunk = [sequence.last_id]
-        prefilled = sequence.done == len(prompt_ids)
-        if error := self._decode(chunk, want_logits=prefilled):
-            return self._finish(sequence, [], None, "error", error)
-        if not prefilled:
+    def _start_waiting(self) -> list[StepOutput]:
+        """Give sequences that wait their place in the cells, oldest first. Returns those that can never have one."""
+        failed = []
+        for sequence in [each for each in self._sequences if each.holder is None]:
+            if self._waits_for_another(sequence) or self._start(sequence):
+                continue
+            if not any(each.holder is not None for each in self._sequences):
+                failed.append(self._finish(sequence, [], None, "error", "the KV cache has no room for this prompt"))
+            break  # those behind it must not overtake for ever
+        return failed
+
+    def _waits_for_another(self, sequence: _Sequence) -> bool:
+        """Whether another is about to evaluate clearly more of this prompt than is known."""
+        request = sequence.request
+        if not request.use_cache:
+            return False
+        known = self.cache.longest(request.tenant, sequence.pending)
+        for other in self._sequences:
+            if other is sequence or other.holder is None or not other.prefills or other.request.tenant != request.tenant:
+                continue
+            if not other.request.use_cache:
+                continue
+            planned = other.holder.num_tokens + len(other.pending) - 1
+            prompt = other.request.prompt_ids[:planned]
+            if common_prefix_length(prompt, sequence.pending[:-1]) >= known + MIN_SHARED_TOKENS:
+                return True
+        return False
+
+    def _start(self, sequence: _Sequence) -> bool:
+        request, ids = sequence.request, sequence.pending
+        reserve = min(len(ids) + 1, self.cache.capacity)
+        opened = self.cache.open(request.tenant, ids, use=request.use_cache, reserve=reserve)
+        if opened is None:
+            return False
+        sequence.holder = opened.holder
+        sequence.pending = ids[opened.num_cached :]
+        if not sequence.generated:
+            sequence.prompt_done = sequence.cached_tokens = opened.num_cached
+            sequence.cache_source, sequence.cache_miss = opened.source, opened.miss
+        return True
+
+    # -- one batch ------------------------------------------------------------------------------------------------------
+
+    def _fill_batch(self) -> list[tuple[_Sequence, list[int], int]]:
+        """Choose what is evaluated now: (sequence, tokens, row of the last) for each that takes part."""
+        self._batch.clear()
+        generating = [each for each in self._sequences if each.holder is not None and not each.prefills]
+        while generating and not self.cache.room(len(generating)):
+            self._put_back(youngest := generating.pop())
+            if not generating and all(each.holder is None for each in self._sequences):
+                self._sequences.remove(youngest)
+                self._sequences.insert(0, youngest)
+        rows = [self._add(sequence, 1) for sequence in generating]
+        left = self._chunk_tokens
+        for sequence in [each for each in self._sequences if each.holder is not None and each.prefills]:
+            size = min(left, len(sequence.pending))
+            while size and not self.cache.room(size):
+                size //= 2
+            if size:
+                rows.append(self._add(sequence, size))
+                left -= size
+        if not rows and len(running := [each for each in self._sequences if each.holder is not None]) > 1:
+            self._put_back(running[-1])  # all cells are taken by prompts that are half evaluated
+            return self._fill_batch()
+        return rows
+
+    def _add(self, sequence: _Sequence, size: int) -> tuple[_Sequence, list[int], int]:
+        assert sequence.holder is not None
+        tokens = sequence.pending[:size]
+        at_end = size == len(sequence.pending)
+        row = self._batch.add(sequence.holder.seq, tokens, sequence.holder.num_tokens, want_logits=at_end)
+        self.cache.grow(sequence.holder, tokens)  # the cells are taken from now on
+        return sequence, tokens, row
+
+    def _put_back(self, sequence: _Sequence) -> None:
+        """Make room: the sequence waits again, and goes on later from what is then still in the cells."""
+        if sequence.holder is None:
+            return
+        sequence.pending = [*sequence.request.prompt_ids, *sequence.generated]
+        self.cache.close(sequence.holder, keep=sequence.request.use_cache)
+        sequence.holder = None
+
+    def _decode(self, rows: list[tuple[_Sequence, list[int], int]]) -> str | None:
+        """Evaluate the batch. Returns what went wrong, `None` when nothing did."""
+        code = self._batch.decode()
+        if code == 0:
+            return None
+        # some of the tokens may be in the cells, some not: nothing in them can be trusted
+        self._cells.clear()
+        self.cache.forget_all()
+        for sequence in self._sequences:
+            if sequence.holder is not None:
+                sequence.holder = None
+                sequence.pending = [*sequence.request.prompt_ids, *sequence.generated]
+        num_tokens = sum(len(tokens) for _, tokens, _ in rows)
+        detail = (self._log.errors() or ["no reason given"])[-1]
+        return f"llama.cpp could not evaluate {num_tokens} tokens (code {code}): {detail}"
+
+    def _advance(self, sequence: _Sequence, tokens: Tokens[int], row: int) -> StepOutput:
+        """What the step did for one sequence."""
+        assert sequence.holder is not None
+        del sequence.pending[: len(tokens)]
+        if not sequence.generated:
+            sequence.prompt_done += len(tokens)
+            if sequence.request.use_cache:
+                self.cache.publish(sequence.holder)
+        if sequence.pending:
             return self._output(sequence, [], None)
-        return self._sample(sequence, row=len(chunk) - 1)
+        if not sequence.generated and sequence.request.use_cache:
+            self.cache.checkpoint(sequence.holder)
+        try:
+            return self._sample(sequence, row)
+        except GrammarError as error:
+            return self._finish(sequence, [], None, "error", str(error))
 
     def _sample(self, sequence: _Sequence, row: int) -> StepOutput:
-        sampling = sequence.request.sampling
-        logits = self._logits(row)
-        raw = logits.copy() if sampling.logprobs is not None else None
+        request = sequence.request
+        logits = self._batch.logits(row)
+        raw = logits.copy() if request.sampling.logprobs is not None else None
         if sequence.matcher is not None:
             sequence.matcher.mask(logits)
         token_id = sequence.sampler.sample(self._context, row)
-        logprobs = None
-        if raw is not None:
-            logprobs = [alternatives(raw, token_id, sampling.logprobs or 0)]
-        sequence.last_id = token_id
-        sequence.num_generated += 1
+        logprobs = [alternatives(raw, token_id, request.sampling.logprobs or 0)] if raw is not None else None
+        sequence.pending = [token_id]
+        sequence.generated.append(token_id)
         if sequence.first_token_at is None:
             sequence.first_token_at = time.monotonic()
-        ended = token_id in self._eog_ids or token_id in sequence.request.stop_ids
+        ended = token_id in self._eog_ids or token_id in request.stop_ids
         if sequence.matcher is not None and not ended:
             sequence.matcher.accept(token_id)
             ended = sequence.matcher.done
         if ended:
             return self._finish(sequence, [token_id], logprobs, "stop")
-        full = len(self._kv_ids) >= self._limits.context_tokens
-        if full or sequence.num_generated >= sequence.request.max_tokens:
+        assert sequence.holder is not None
+        full = sequence.holder.num_tokens >= min(self._limits.context_tokens, self.cache.capacity)
+        if full or len(sequence.generated) >= request.max_tokens:
             return self._finish(sequence, [token_id], logprobs, "length")
         return self._output(sequence, [token_id], logprobs)
 
-    def _decode(self, token_ids: list[int], *, want_logits: bool) -> str | None:
-        """Evaluate tokens behind those in the KV cache. Returns what went wrong, `None` when nothing did."""
-        batch = self._batch
-        batch.n_tokens = len(token_ids)
-        for index, token_id in enumerate(token_ids):
-            batch.token[index] = token_id
-            batch.pos[index] = len(self._kv_ids) + index
-            batch.n_seq_id[index] = 1
-            batch.seq_id[index][0] = _SEQ
-            batch.logits[index] = want_logits and index == len(token_ids) - 1
-        code = native.llama_decode(self._context, batch)
-        if code == 0:
-            self._kv_ids += token_ids
-            return None
-        # some of the tokens may be in the cache, some not: nothing in it can be trusted
-        self._clear()
-        detail = (self._log.errors() or ["no reason given"])[-1]
-        return f"llama.cpp could not evaluate {len(token_ids)} tokens (code {code}): {detail}"
-
-    def _logits(self, row: int) -> NDArray[np.float32]:
-        pointer = native.llama_get_logits_ith(self._context, row)
-        return np.ctypeslib.as_array(pointer, shape=(self._limits.num_vocab,))
-
-    # The KV cache
-
-    def _reuse_prefix(self, request: Generate) -> tuple[int, str | None]:
-        """Keep the common prefix with the tokens in the KV cache; how many that is, and why not more.
-
-        At least one token of the prompt is left to evaluate, since its logits are needed.
-        """
-        prompt_ids, kv_ids = request.prompt_ids, self._kv_ids
-        if not request.use_cache:
-            self._clear()
-            return 0, "off"
-        if not kv_ids:
-            return 0, "cold"
-        common = common_prefix_length(prompt_ids, kv_ids)
-        miss = None
-        if common < min(len(prompt_ids), len(kv_ids)):
-            miss = f"token {common} differs: {self._text(kv_ids[common])} before, {self._text(prompt_ids[common])} now"
-        keep = min(common, len(prompt_ids) - 1)
-        if keep < len(kv_ids):
-            if not native.llama_memory_seq_rm(self._memory, _SEQ, keep, -1):
-                # recurrent and sliding-window memories cannot go back
-                self._clear()
-                return 0, "this model's memory cannot go back to an earlier token"
-            del kv_ids[keep:]
-        return keep, miss
-
-    def _clear(self) -> None:
-        native.llama_memory_clear(self._memory, True)
-        self._kv_ids.clear()
-
-    def _text(self, token_id: int) -> str:
-        return repr(self.info.pieces[token_id].decode(errors="replace"))
-
-    # Outputs
+    # -- outputs --------------------------------------------------------------------------------------------------------
 
     def _output(
         self,
@@ -244,7 +315,7 @@ class LlamaCppEngine:
             request_id=sequence.request.request_id,
             token_ids=token_ids,
             cached_tokens=sequence.cached_tokens,
-            prefill_done=sequence.done - sequence.cached_tokens,
+            prefill_done=sequence.prompt_done - sequence.cached_tokens,
             prefill_total=len(sequence.request.prompt_ids) - sequence.cached_tokens,
             logprobs=logprobs,
             finish=finish,
@@ -252,6 +323,7 @@ class LlamaCppEngine:
             prefill_ms=(first_token_at - sequence.started_at) * 1000,
             decode_ms=(now - first_token_at) * 1000,
             cache_miss=sequence.cache_miss,
+            cache_source=sequence.cache_source,
         )
 
     def _finish(
@@ -268,9 +340,14 @@ class LlamaCppEngine:
 
     def _release(self, sequence: _Sequence) -> None:
         sequence.sampler.close()
-        self._sequence = None
-        if not sequence.request.use_cache:
-            self._clear()
+        self._sequences.remove(sequence)
+        if sequence.holder is not None:
+            keep = sequence.request.use_cache and sequence.request.keep_cache
+            self.cache.close(sequence.holder, keep=keep, pin_s=sequence.request.pin_s)
+            sequence.holder = None
+
+    def _text(self, token_id: int) -> str:
+        return repr(self.info.pieces[token_id].decode(errors="replace"))
 
     def _grammar_tokenizer(self) -> Any:
         """llguidance's tokenizer over this vocabulary; it tokenizes forced text by calling llama.cpp itself."""

@@ -23,6 +23,8 @@ DEFAULT_CONTEXT_TOKENS = 16_384
 """Long enough for an agent's session; fewer when the model was trained for fewer or memory is short."""
 _MIN_CONTEXT_TOKENS = 2_048
 _KV_SHARE_OF_FREE_MEMORY = 0.25
+MAX_NATIVE_SEQUENCES = 256  # llama.cpp, LLAMA_MAX_SEQ
+NUM_CACHED_SEQUENCES = 56
 _SHARD_NAME = re.compile(r"^(?P<stem>.*)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf$")
 _LOG_LEVEL_ERROR = 4  # ggml.h, GGML_LOG_LEVEL_ERROR
 _LOG_LEVEL_CONTINUED = 5
@@ -152,16 +154,50 @@ def choose_context_tokens(model: Any, wanted: int | None) -> int:
     return tokens
 
 
-def make_context(model: Any, spec: EngineSpec, context_tokens: int, log: LogLines) -> Any:
-    """A native context for one sequence. Raises `EngineLoadError`, most likely for want of memory."""
+def choose_num_cells(model: Any, spec: EngineSpec, context_tokens: int) -> int:
+    """The KV cells that all sequences share: room for one of the longest and its like, where memory allows.
+
+    More would hold more cache, but attention costs what the highest used cell says. Raises `EngineLoadError`.
+    """
+    if spec.kv_tokens is not None:
+        if spec.kv_tokens < context_tokens:
+            raise EngineLoadError(
+                f"a KV cache of {spec.kv_tokens} tokens holds less than the context of {context_tokens} tokens"
+            )
+        return spec.kv_tokens
+    if spec.num_sequences == 1:
+        return context_tokens
+    budget_bytes = psutil.virtual_memory().available * _KV_SHARE_OF_FREE_MEMORY
+    return 2 * context_tokens if 2 * context_tokens * kv_bytes_per_token(model) <= budget_bytes else context_tokens
+
+
+def batch_tokens(spec: EngineSpec) -> int:
+    """The most tokens of one step: a chunk of prefill, and a token of every sequence that generates."""
+    return max(spec.prefill_chunk_tokens + spec.num_sequences, num_native_sequences(spec))  # llama.cpp wants room for these
+
+
+def num_native_sequences(spec: EngineSpec) -> int:
+    """Sequence ids: for those that run, and for what stays as cache."""
+    return min(MAX_NATIVE_SEQUENCES, spec.num_sequences + NUM_CACHED_SEQUENCES)
+
+
+def rolls_back(model: Any) -> bool:
+    """Whether a sequence can be cut at any token: not where a state is all that there is of the past."""
+    return not (native.llama_model_is_recurrent(model) or native.llama_model_is_hybrid(model))
+
+
+def make_context(model: Any, spec: EngineSpec, num_cells: int, log: LogLines) -> Any:
+    """A native context whose sequences share `num_cells`. Raises `EngineLoadError`, most likely for want of memory."""
     params = native.llama_context_default_params()
-    params.n_ctx = context_tokens
-    params.n_batch = params.n_ubatch = spec.prefill_chunk_tokens
+    params.n_ctx = max(num_cells, batch_tokens(spec))
+    params.n_seq_max = num_native_sequences(spec)
+    params.kv_unified = True  # without it, copying part of a sequence aborts the process
+    params.n_batch = params.n_ubatch = batch_tokens(spec)
     params.n_threads = params.n_threads_batch = choose_num_threads(spec.num_threads)
     context = native.llama_init_from_model(model, params)
     if not context:
         detail = (log.errors() or ["llama.cpp gave no reason"])[-1]
-        raise EngineLoadError(f"a context of {context_tokens} tokens cannot be made for {spec.model_path}: {detail}")
+        raise EngineLoadError(f"a context of {num_cells} tokens cannot be made for {spec.model_path}: {detail}")
     return context
 
 

@@ -73,14 +73,15 @@ class PrefixTree:
     def match(self, tenant: str, ids: Sequence[int], *, whole: bool = False) -> tuple[int, Holder | None]:
         """The longest prefix of `ids` in the tenant's tree, and a holder of it.
 
-        `whole`: only a holder's own end counts, for models whose state cannot be cut back.
+        `whole`: only where a holder ends, with nothing of its own behind: for models whose state cannot be cut back.
         """
         node: Node | None = self._roots.get(tenant)
         best: tuple[int, Holder | None] = (0, None)
         at = 0
         while node is not None:
-            if node.holders and at:
-                best = at, node.holders[0]
+            ended = next((holder for holder in node.holders if not holder.own), None) if at else None
+            if ended is not None:
+                best = at, ended
             child = node.children.get(ids[at]) if at < len(ids) else None
             if child is None:
                 if not whole and at:

@@ -103,7 +103,7 @@ class ScriptedEngine:
         self._chunk_tokens = chunk_tokens
         self._limits = Limits(len(self.info.pieces), context_tokens)
         self._running: dict[int, _Sequence] = {}
-        self._remembered: list[list[int]] = []
+        self._remembered: list[tuple[str, list[int]]] = []
         """Token ids of earlier sequences, oldest first: what a real engine would have in its KV cache."""
 
     def tokenize(self, text: str) -> list[int]:
@@ -125,7 +125,7 @@ class ScriptedEngine:
             found = self._script.take(byte_tokenizer.decode(request.prompt_ids))
             entry = found or ScriptEntry()
             steps = found.steps() if found else []
-        cached_tokens = self._common_prefix(request.prompt_ids) if request.use_cache else 0
+        cached_tokens = self._common_prefix(request) if request.use_cache else 0
         self._running[request.request_id] = _Sequence(request, entry, steps, cached_tokens, cached_tokens)
 
     def cancel(self, request_id: int) -> None:
@@ -200,14 +200,16 @@ class ScriptedEngine:
             prefill_ms=(first_token_at - sequence.started_at) * 1000,
             decode_ms=(now - first_token_at) * 1000,
             cache_miss=None if sequence.cached_tokens else "cold",
+            cache_source="memory" if sequence.cached_tokens else None,
         )
 
-    def _common_prefix(self, prompt_ids: list[int]) -> int:
-        longest = max((common_prefix_length(prompt_ids, known) for known in self._remembered), default=0)
-        return min(longest, len(prompt_ids) - 1)
+    def _common_prefix(self, request: Generate) -> int:
+        own = [known for tenant, known in self._remembered if tenant == request.tenant]
+        longest = max((common_prefix_length(request.prompt_ids, known) for known in own), default=0)
+        return min(longest, len(request.prompt_ids) - 1)
 
     def _remember(self, sequence: _Sequence) -> None:
-        if not sequence.request.use_cache:
-            return
-        self._remembered.append(sequence.request.prompt_ids[: sequence.done] + sequence.generated)
+        request = sequence.request
+        if request.use_cache and request.keep_cache:
+            self._remembered.append((request.tenant, request.prompt_ids[: sequence.done] + sequence.generated))
         del self._remembered[:-_MAX_REMEMBERED]
