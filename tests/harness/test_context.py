@@ -359,6 +359,62 @@ def test_a_tool_hidden_for_a_turn_is_no_truncation() -> None:
     assert result.stop_reason == "answered"
 
 
+def test_a_result_that_was_left_out_may_be_asked_for_again() -> None:
+    def round_and_round(request: dict[str, Any]) -> Reply:
+        return calls(("page", {"number": server.asked % 4}), ("note", {"number": server.asked}))
+
+    server = Small(1500, 60, says=round_and_round)
+    result = play(server, PAGES, entry={"context_length": 1500})
+    assert (result.stop_reason, result.turns) == ("answered", 61)
+
+
+def test_but_a_model_that_does_nothing_else_is_stopped() -> None:
+    server = Small(1500, 500, says=lambda request: calls(("page", {"number": 7})))
+    result = play(server, PAGES, entry={"context_length": 1500})
+    assert result.stop_reason == "loop"
+    assert result.turns <= 17
+
+
+class Asker:
+    """A person who asks one thing after the other."""
+
+    def __init__(self, questions: int) -> None:
+        self.left = list(range(questions))
+
+    def take(self) -> list[str]:
+        return []
+
+    def wait(self, stop: Any) -> list[str]:
+        return [f"And question {self.left.pop(0)}?"] if self.left else []
+
+
+@pytest.mark.parametrize("owner", ["daneel", "someone"])
+@pytest.mark.parametrize("style", ["native", "plain"])
+def test_a_long_conversation_keeps_the_first_and_the_last_question(owner: str, style: Any) -> None:
+    def looks_then_answers(request: dict[str, Any]) -> Reply:
+        return calls(("page", {"number": server.asked})) if server.asked % 2 else text(f"It is {server.asked}.")
+
+    server = Small(1500, 10_000, says=looks_then_answers)
+    harness = PAGES.with_changes(max_turns=4, tool_result_style=style)
+    result = play(server, harness, owner=owner, entry={"context_length": 1500}, inbox=Asker(40))
+    assert result.stop_reason == "answered"
+    assert len(compactions(result)) > 3
+    assert max(server.counts) <= 1500
+    for number, request in enumerate(server.requests[4:], 4):
+        sent = [str(message["content"]) for message in request["messages"] if message["role"] == "user"]
+        assert PROMPT in sent[0]
+        assert any(f"And question {number // 2 - 1}?" in each for each in sent[-2:])
+    assert "- The user said: And question" in json.dumps(server.requests[-1]["messages"]) or server.summaries
+
+
+@pytest.mark.exhaustive
+def test_three_thousand_turns() -> None:
+    server = Small(2048, 3000)
+    result = play(server, PAGES, entry={"context_length": 2048})
+    assert (result.stop_reason, result.turns) == ("answered", 3001)
+    assert max(server.counts) <= 2048
+
+
 # ---- resuming
 
 

@@ -9,7 +9,11 @@ from daneel.harness.overflow import Overflow, read_overflow, says_overflow
 from daneel.wire.error_body import PeerError, read_error
 
 WORDINGS = {
-    "daneel": ("The prompt has 900 tokens and the context holds 512.", None, None),
+    "daneel": (
+        "the prompt has 900 tokens, but the model's context holds 512 tokens, of which at least one must be left for the reply",
+        512,
+        900,
+    ),
     "llama-server": ("request (9051 tokens) exceeds the available context size (8192 tokens), try increasing it", 8192, 9051),
     "llama-server, older": (
         "the request exceeds the available context size. try increasing the context size or enable context shift",
@@ -75,7 +79,7 @@ WORDINGS = {
     "oMLX": ("Prompt too long: 41911 tokens exceeds max context window of 32768 tokens", 32768, 41911),
     "vllm-mlx": ("Total prompt tokens (11573) exceeds safe limit (2048) for 1 requests. Reduce prompt length", 2048, 11573),
     "mlx-serve": ("Prompt exceeds maximum context length", None, None),
-    "vmlx": ("prompt_too_long: tokenized prompt has 20767 tokens, max prompt/context tokens is 8192", None, None),
+    "vmlx": ("prompt_too_long: tokenized prompt has 20767 tokens, max prompt/context tokens is 8192", 8192, 20767),
     "LiteLLM": (
         "litellm.ContextWindowExceededError: litellm.BadRequestError: OpenAIException - This model's maximum context length is "
         "8192 tokens. However, your messages resulted in 10000 tokens.",
@@ -110,10 +114,11 @@ WORDINGS = {
 }
 
 
-@pytest.mark.parametrize("name", [name for name in WORDINGS if name != "daneel"])
+@pytest.mark.parametrize("name", WORDINGS)
 def test_every_servers_wording_is_known_with_its_figures(name: str) -> None:
     message, context, prompt = WORDINGS[name]
-    assert isinstance(from_status(400, PeerError(message), "http://server"), ContextOverflow)
+    code = "context_length_exceeded" if name == "daneel" else None
+    assert isinstance(from_status(400, PeerError(message, code=code), "http://server"), ContextOverflow)
     found = read_overflow(message)
     assert (found.context_tokens, found.prompt_tokens) == (context, prompt)
 

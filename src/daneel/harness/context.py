@@ -19,6 +19,7 @@ from daneel.harness.definition import Harness
 from daneel.harness.overflow import Overflow, read_overflow, says_overflow
 from daneel.harness.reply import Reply
 from daneel.harness.run_record import JsonObject
+from daneel.harness.server_profile import profile_of
 from daneel.harness.stop import Stop
 from daneel.harness.summary import Summariser
 from daneel.harness.token_estimate import Rate, Size, declarations_bytes, size_of, sizes_of
@@ -138,7 +139,7 @@ class Context:
         if self.policy.context_tokens is not None:
             return
         read = getattr(self._session.client, "served_context", None)
-        served = read() if read is not None else None
+        served = (read() if read is not None else None) or profile_of(self._session.client).context_tokens
         known = [tokens for tokens in (served, self._learned) if tokens]
         tokens = min(known) if known else None
         if tokens != self.tokens:
@@ -221,6 +222,7 @@ class Context:
         self._size, self._num_measured = Size(), 0
         self.rate.forget()
         self.check.forget()
+        self._session.detectors.forget_results()
 
     def _from_record(self, reason: Reason) -> bool:
         """Whether a run on record says what is to be done here; if it has been made shorter here, it is so again."""

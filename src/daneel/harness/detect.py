@@ -18,7 +18,12 @@ class Detectors:
     """All detectors that look at calls."""
 
     def __init__(self, policy: Recovery) -> None:
+        self._policy = policy
         self._all: tuple[CallDetector, ...] = (RepeatedCall(policy), NoProgress(policy))
+
+    def forget_results(self) -> None:
+        """Old results went out of the model's sight: to ask for one again is no repetition, to do nothing else still is."""
+        self._all = (RepeatedCall(self._policy), *self._all[1:])
 
     def turn(self, calls: Sequence[Seen]) -> list[Firing]:
         """What fires with the calls of one turn, the gravest last."""

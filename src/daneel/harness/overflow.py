@@ -47,13 +47,14 @@ _CONTEXT_FIGURES = [
         rf"must be <= {_NUMBER}",
         rf"> {_NUMBER} maximum",
         rf"configured limit of {_NUMBER}",
-        rf"has (?:a )?context (?:length|window) {_NUMBER}",
+        rf"context (?:holds|tokens is) {_NUMBER}",
     )
 ]
 _PROMPT_FIGURES = [
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
         rf"{_NUMBER} in the messages",
+        rf"prompt has {_NUMBER} tokens",
         rf"{_NUMBER} tokens from the input",
         rf"{_NUMBER} of text input",
         rf"{_NUMBER} input tokens",

@@ -36,6 +36,8 @@ def replay_detectors(about: JsonObject, events: Iterable[Event], policy: Recover
     found: list[Fired] = []
     in_a_row = 0
     for turn, of_turn in _turns(events):
+        if any(event.kind == "compacted" for event in of_turn):
+            detectors.forget_results()
         calls = seen_calls(of_turn, repeating)
         text = _text_firing(of_turn, in_a_row, policy) if not calls else None
         in_a_row = in_a_row + 1 if text is not None else 0
