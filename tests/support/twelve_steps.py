@@ -90,7 +90,7 @@ class Model:
         if kind == "empty" and messages[-1]["role"] != "user":
             return Reply(Message(role="assistant", content=""), "stop")
         if kind == "twice":
-            return _calls(("note", {"key": keys[0]}), ("look", {"why": keys[0]}))
+            return _calls(("note", {"key": keys[0]}), ("look", {"why": f"s{number}x"}))
         return _calls(*(("note", {"key": key}) for key in keys))
 
 
@@ -112,9 +112,10 @@ def _read(messages: list[dict[str, Any]]) -> tuple[set[str], set[str], str | Non
             seen = None
         elif key:
             results.add(key)
-            unknown.discard(key)
             if "why" in arguments:
                 seen = message["content"]
+            else:
+                unknown.discard(key)
     return results, unknown, seen
 
 
