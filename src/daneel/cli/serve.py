@@ -14,6 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, cast
 
+import msgspec
 import typer
 
 from daneel.cli.format_file import customiser
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from daneel.server.served_model import ServedModel, ServeOptions
 
 ENGINES = ("auto", "llama.cpp", "mlx", "scripted")
+KV_TYPES = ("f16", "q8_0", "q4_0")
 REASONING_FIELDS = ("reasoning", "reasoning_content", "both")
 _KEY_VARIABLE = "DANEEL_API_KEY"
 _FIT_CONTEXT_TOKENS = 2048
@@ -81,6 +83,15 @@ def serve(
     reasoning_field: Annotated[
         str, typer.Option(help="Where reasoning goes, unless a request says: " + ", ".join(REASONING_FIELDS) + ".")
     ] = "reasoning",
+    parallel: Annotated[int, typer.Option(min=1, max=64, metavar="N", help="Requests that generate at the same time.")] = 8,
+    kv_tokens: Annotated[
+        int | None,
+        typer.Option(min=128, metavar="N", help="Tokens in the KV cache, for all requests and what is kept of earlier ones."),
+    ] = None,
+    kv_type: Annotated[str, typer.Option(help="Numbers of the KV cache: " + ", ".join(KV_TYPES) + ".")] = "f16",
+    prefill_step_size: Annotated[
+        int, typer.Option(min=16, max=4096, metavar="N", help="Prompt tokens evaluated beside the running requests in a step.")
+    ] = 256,
     script: Annotated[Path | None, typer.Option(metavar="FILE", help="Scripted engine: the JSON lines to replay.")] = None,
     served_model_name: Annotated[str | None, typer.Option(metavar="NAME", help="The name clients see.")] = None,
     until_stdin_closes: Annotated[bool, typer.Option(hidden=True)] = False,
@@ -114,7 +125,14 @@ def serve(
             reasoning_field=cast(Any, _one_of("--reasoning-field", reasoning_field, REASONING_FIELDS)),
             weights_sha256=source.weights_sha256,
         )
-        asyncio.run(_serve(source.spec, options, sock, host, api_key, until_stdin_closes))
+        spec = msgspec.structs.replace(
+            source.spec,
+            num_sequences=parallel,
+            kv_tokens=kv_tokens,
+            kv_type=cast(Any, _one_of("--kv-type", kv_type, KV_TYPES)),
+            prefill_chunk_tokens=prefill_step_size,
+        )
+        asyncio.run(_serve(spec, options, sock, host, api_key, until_stdin_closes))
 
 
 async def _serve(

@@ -14,6 +14,7 @@ from msgspec import Struct
 from daneel.errors import UserError
 
 StopCause = Literal["stop", "length", "cancelled", "error"]
+KvType = Literal["f16", "q8_0", "q4_0"]
 
 
 class EngineLoadError(UserError):
@@ -23,7 +24,8 @@ class EngineLoadError(UserError):
 class EngineSpec(Struct, frozen=True):
     """What to load and how. `gpu_layers` "all" or a number; `None` elsewhere lets the engine choose (and report).
 
-    `num_sequences`: how many may run at a time. `kv_tokens`: the KV cells that they and what is kept of others share.
+    `num_sequences`: how many may run at a time. `kv_tokens`: the KV cells that they and what is kept of others share;
+    `kv_type`: the numbers of which keys and values are made.
     """
 
     engine: str
@@ -34,6 +36,7 @@ class EngineSpec(Struct, frozen=True):
     prefill_chunk_tokens: int = 256
     num_sequences: int = 8
     kv_tokens: int | None = None
+    kv_type: KvType = "f16"
     script_path: str | None = None
 
 

@@ -16,13 +16,14 @@ import llama_cpp
 import llama_cpp.llama_cpp as native
 import psutil
 
-from daneel.server.engines.base import EngineInfo, EngineLoadError, EngineSpec, LoadProgress
+from daneel.server.engines.base import EngineInfo, EngineLoadError, EngineSpec, KvType, LoadProgress
 
 GGUF_MAGIC = b"GGUF"
 DEFAULT_CONTEXT_TOKENS = 16_384
 """Long enough for an agent's session; fewer when the model was trained for fewer or memory is short."""
 _MIN_CONTEXT_TOKENS = 2_048
 _KV_SHARE_OF_FREE_MEMORY = 0.25
+_GGML_TYPES: dict[KvType, int] = {"f16": 1, "q4_0": 2, "q8_0": 8}  # ggml.h, ggml_type
 MAX_NATIVE_SEQUENCES = 256  # llama.cpp, LLAMA_MAX_SEQ
 NUM_CACHED_SEQUENCES = 56
 _SHARD_NAME = re.compile(r"^(?P<stem>.*)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf$")
@@ -193,6 +194,9 @@ def make_context(model: Any, spec: EngineSpec, num_cells: int, log: LogLines) ->
     params.n_seq_max = num_native_sequences(spec)
     params.kv_unified = True  # without it, copying part of a sequence aborts the process
     params.n_batch = params.n_ubatch = batch_tokens(spec)
+    if spec.kv_type != "f16":
+        params.type_k = params.type_v = _GGML_TYPES[spec.kv_type]
+        params.flash_attn_type = native.LLAMA_FLASH_ATTN_TYPE_ENABLED  # llama.cpp reads quantised values with it only
     params.n_threads = params.n_threads_batch = choose_num_threads(spec.num_threads)
     context = native.llama_init_from_model(model, params)
     if not context:
