@@ -9,15 +9,12 @@ from __future__ import annotations
 from typing import Literal, Protocol, runtime_checkable
 
 from daneel.formats.buffer import Buffer
-from daneel.formats.call_reader import LOOK_AHEAD, CallReader, Step
+from daneel.formats.call_reader import LOOK_AHEAD, SEPARATORS, CallReader, Step
 from daneel.formats.json_scan import WHITE
 from daneel.formats.markers import Markers
 from daneel.formats.output import Output
 from daneel.formats.scan import ArgumentGrammar, ScanError
 from daneel.formats.validate import ToolSet
-
-SEPARATORS = (";", ",")
-"""What may stand between two calls, besides white space."""
 
 
 @runtime_checkable

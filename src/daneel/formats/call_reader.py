@@ -16,7 +16,7 @@ from daneel.formats.buffer import Buffer
 from daneel.formats.json_scan import WHITE
 from daneel.formats.markers import Markers
 from daneel.formats.output import Output
-from daneel.formats.scan import ArgumentGrammar, BodyScanner, KeepsCalls, ScanError, ScannedCall, ScannedFailure
+from daneel.formats.scan import ArgumentGrammar, BodyScanner, FindsCalls, KeepsCalls, ScanError, ScannedCall, ScannedFailure
 from daneel.formats.validate import ToolSet
 
 LOOK_AHEAD = 256
@@ -38,6 +38,9 @@ Step = Literal["go", "more", "call", "text", "empty"]
 """Go on; more text is needed; the call was reported; the opening marker is text, or opens a pair that holds nothing."""
 
 CLOSING = ("call_close", "body_close")
+
+SEPARATORS = (";", ",")
+"""What may stand between two calls, besides white space."""
 
 
 class CallReader:
@@ -111,9 +114,18 @@ class CallReader:
         ):
             closing, kind = len(text), "truncated"
         if closing < 0:
-            return "empty" if self._markers.call.shared and self._closes(first) else "text"
+            return "empty" if self._opener_size and self._holds_nothing(body, first) else "text"
         self.inside = self._markers.call.shared and not text.endswith(self._markers.call.closes, 0, closing)
         return self._fail_head(body, closing, first, f"expected {self._grammar.expected_head}", kind)
+
+    def _holds_nothing(self, body: int, first: int) -> bool:
+        """Whether the opening marker opens a pair that has a meaning though no body begins at `first`: it is closed at once,
+        or its calls come behind text."""
+        call, ends = self._markers.call, self._markers.call_ends
+        if self._closes(first):
+            return call.shared or call.stray_close == "control"
+        found = ends.search(self._buffer.text, first, body + LOOK_AHEAD) if call.shared else None
+        return found is not None and found[2] == "body_open"
 
     def _fail_head(self, body: int, end: int, at: int, message: str, kind: Literal["malformed", "truncated"]) -> Step:
         """No body: the buffer up to `end` is the failed call; `at` is where the body should begin."""
@@ -223,14 +235,15 @@ class CallReader:
     def _after_junk(self) -> Step:
         """Neither a marker nor the end: another body between the same markers, or something that should not be there."""
         buffer, gap = self._buffer, "".join(self._gap)
-        head = "no" if gap.strip(WHITE) else self._grammar.head(buffer.text, buffer.pos)
+        comma = int(buffer.text[buffer.pos : buffer.pos + 1] in SEPARATORS and not self._markers.call.shared)
+        head = "no" if gap.strip(WHITE) else self._grammar.head(buffer.text, buffer.pos + comma)
         if head == "more" and not buffer.final:
             return "more"
         if head == "yes":
             repairs = () if self._markers.call.shared else ("shared_markers",)
             self.report(self._items(repairs), "".join(self._raw), self._raw_start, self._body_at)
             self._opener_missing = False
-            self._begin(len(gap), buffer.offset - len(gap), [gap])
+            self._begin(len(gap) + comma, buffer.offset - len(gap), [gap, buffer.take(buffer.pos + comma)])
             return "go"
         if self._markers.call.shared:
             return self._end_call("", ())  # text between calls; the pair is still open
@@ -245,10 +258,13 @@ class CallReader:
 
     def _closing_ahead(self, pos: int) -> int | None:
         """Behind text that should not stand there: the end of the closing marker that follows it soon; -1 when another
-        marker or nothing does; `None` when it cannot be told yet."""
+        marker or nothing does; `None` when it cannot be told yet. Between a pair of markers, one that begins a body at `pos` is
+        part of that text."""
         text, ends = self._buffer.text, self._markers.call_ends
         limit = pos + LOOK_AHEAD + ends.max_size
-        found = ends.search(text, pos, limit, final=self._buffer.final)
+        own = ends.match(text, pos) if self.inside else None
+        begins = own[1] if own is not None and own[2] == "body_open" else pos
+        found = ends.search(text, begins, limit, final=self._buffer.final)
         if found is not None:
             return found[1] if found[2] in CLOSING and text[pos : found[0]].strip(WHITE) else -1
         return -1 if self._buffer.final or len(text) >= limit else None
@@ -324,10 +340,24 @@ class CallReader:
         return ScannedFailure(item.name, ScanError("expected the key 'arguments'", item.end - 1), item.end)
 
     def _fail(self, error: ScanError, kind: Literal["malformed", "truncated"], closer: int = 0) -> Step:
-        raw = "".join(self._raw)
+        """Report the failed call that `self._raw` holds, with a closing marker of `closer` characters at its end, and the
+        calls in it that stand whole behind the broken one."""
+        raw, scanner = "".join(self._raw), self._scanner
+        behind = None
+        if kind == "malformed" and isinstance(scanner, FindsCalls):
+            behind = scanner.calls_behind(raw[self._body_at : len(raw) - closer])
+        if behind is None:
+            self._report_failed(raw, error, kind, closer)
+            return "call"
+        start, items = behind
+        cut = self._body_at + start
+        self._report_failed(raw[:cut], error, kind, 0)
+        self.report(items, raw[cut:], self._raw_start + cut, -start)
+        return "call"
+
+    def _report_failed(self, raw: str, error: ScanError, kind: Literal["malformed", "truncated"], closer: int) -> None:
         offset, message = self._body_at + error.offset, error.message
         if offset > len(raw) - closer:
             offset, message = len(raw) - closer, "the call ends before its body is complete"
         span = Span("failed", self._raw_start, self._raw_start + len(raw))
         self._out.call(FailedCallEvent(self._scanner.name, raw, kind, message, offset, span))
-        return "call"

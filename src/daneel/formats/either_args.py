@@ -9,6 +9,7 @@ from daneel.formats.base import Tool
 from daneel.formats.scan import (
     ArgumentGrammar,
     BodyScanner,
+    FindsCalls,
     Head,
     JoinsCalls,
     KeepsCalls,
@@ -113,3 +114,6 @@ class EitherScanner:
     def calls_so_far(self, body: str) -> list[ScannedCall | ScannedFailure]:
         """What is complete, whatever becomes of the body."""
         return self._chosen.calls_so_far(body) if isinstance(self._chosen, KeepsCalls) else []
+
+    def calls_behind(self, body: str) -> tuple[int, list[ScannedCall | ScannedFailure]] | None:
+        return self._chosen.calls_behind(body) if isinstance(self._chosen, FindsCalls) else None

@@ -44,6 +44,8 @@ class CallKeys:
 KEYS = CallKeys()
 
 _PLACE = re.compile(r"(\{(?:name|id|arguments)\})")
+_SEAM = re.compile(r"\}[ \t\n\r]*+,[ \t\n\r]*+(?=\{)")
+"""What stands between two objects of an array."""
 
 
 @dataclass(slots=True)
@@ -101,6 +103,8 @@ class JsonCallScanner(JsonScanner):
             call = self._open or CallObject(start)
             call.end, self._open = end, None
             self.objects.append(call)
+            if depth == 1:
+                self.name = None  # what follows in the array has a name of its own
         elif depth == 1 and self._closers[0] == "]":
             super()._fail("expected an object with 'name' and 'arguments'", start)
 
@@ -136,6 +140,22 @@ class JsonCallScanner(JsonScanner):
         is_array = self.is_array or self._closers[:1] == ["]"]
         repairs = () if is_array == self._array else ("array_body",) if is_array else ("object_body",)
         return [_read(item, body, self._keys_of_call, repairs) for item in self.objects]
+
+    def calls_behind(self, body: str) -> tuple[int, list[ScannedCall | ScannedFailure]] | None:
+        """The calls behind a broken object of an array, where they and the array's end are faultless."""
+        if self._closers[:1] != ["]"]:
+            return None
+        at = body.find("{") + 1
+        while (seam := _SEAM.search(body, at)) is not None:
+            rest = JsonCallScanner(self._keys_of_call, array=self._array)
+            rest.feed("[", 0)
+            at = max(rest.feed(body, seam.end()), seam.end())
+            if rest.done and not rest._unclosed and not body[at:].strip(WHITE):
+                shift = seam.end() - 1
+                items = [replace(item, end=item.end + shift) for item in rest.calls("[" + body[seam.end() :])]
+                whole = all(isinstance(item, ScannedCall) and item.arguments is not None for item in items)
+                return (seam.start() + 1, items) if whole else None
+        return None
 
 
 def _read(item: CallObject, body: str, keys: CallKeys, repairs: tuple[str, ...]) -> ScannedCall | ScannedFailure:

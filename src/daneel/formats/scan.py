@@ -99,6 +99,18 @@ class KeepsCalls(Protocol):
 
 
 @runtime_checkable
+class FindsCalls(Protocol):
+    """A scanner of bodies that may hold several calls: those behind the one that is broken may be whole as well."""
+
+    def calls_behind(self, body: str) -> tuple[int, list[ScannedCall | ScannedFailure]] | None:
+        """Of a broken body, given up to its end: where the calls behind the broken one begin, and those, up to the body's end.
+
+        `None` unless everything from there on is as it should be.
+        """
+        ...
+
+
+@runtime_checkable
 class JoinsCalls(Protocol):
     """An argument grammar that, where it `holds_several`, says what stands before, between and behind the calls of one body.
 

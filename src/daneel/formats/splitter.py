@@ -215,7 +215,7 @@ class Splitter:
             self._pass_content(self._buffer.pos + self._opener_size)
         elif step == "empty":
             self._control(self._buffer.pos + self._opener_size)
-            self._calls.inside = True
+            self._calls.inside = self._markers.call.shared
         else:
             self._unmarked.reset()
         return True
