@@ -196,6 +196,7 @@ class AtemGrammar:
     expected_head: str = _BLOCK
     holds_several: bool = False
     ends_itself: bool = True
+    needs_body: bool = True
 
     def head(self, text: str, pos: int) -> Head:
         while pos < len(text) and text[pos] in WHITE:

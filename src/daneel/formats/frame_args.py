@@ -113,6 +113,11 @@ class FrameJsonGrammar:
     holds_several: bool = False
     ends_itself: bool = False
 
+    @property
+    def needs_body(self) -> bool:
+        """Whether a frame without a body is no call, though its header names a tool."""
+        return self.named
+
     def head(self, text: str, pos: int) -> Head:
         while pos < len(text) and text[pos] in WHITE:
             pos += 1

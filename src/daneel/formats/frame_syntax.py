@@ -50,6 +50,11 @@ class FrameGrammar(ArgumentGrammar, Protocol):
         """Whether the body has an end mark of its own, so that text behind it is no part of the call."""
         ...
 
+    @property
+    def needs_body(self) -> bool:
+        """Whether a frame without a body is no call, though its header names a tool."""
+        ...
+
     def frame_scanner(self, name: str | None, tools: ToolSet) -> BodyScanner:
         """A scanner for the body of a frame whose header tells `name`."""
         ...

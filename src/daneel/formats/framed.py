@@ -67,12 +67,12 @@ class FramedSplitter(Splitter):
         if isinstance(found, Header):
             self._enter(found, pos + found.end - len(self._seed))
             return True
-        if own.startswith(syntax.start):
+        if own.startswith(syntax.start) and len(window) - len(own) < MAX_HEADER:
             found = syntax.read(own, 0, self._tools)
             if isinstance(found, Header):
                 self._enter(found, pos + len(window) - len(own) + found.end)
                 return True
-        elif len(window) < MAX_HEADER and syntax.start.startswith(own):
+        elif len(window) - len(own) < MAX_HEADER and syntax.start.startswith(own):
             found = "more"
         if found == "more":
             if not buffer.final:
@@ -181,7 +181,7 @@ class FramedSplitter(Splitter):
     # -- calls ----------------------------------------------------------------------------------------------------------------
 
     def _body_start(self) -> bool:
-        """Behind a call's header. No body at all is one without arguments."""
+        """Behind a call's header. A message that ends without a body may be a call without arguments."""
         buffer = self._buffer
         text, end = buffer.text, buffer.pos
         while end < len(text) and text[end] in WHITE:
@@ -191,25 +191,19 @@ class FramedSplitter(Splitter):
         if found is None:
             if not buffer.final and self._ends.partial(text, end) == len(text) - end:
                 return False
-            if end < len(text) or buffer.truncated:
-                self._state = self._body
-                return True
-            marker: _Marker = "end"
-        else:
-            marker = self._at_marker(found[2])
+            self._state = self._body
+            return True
+        marker = self._at_marker(found[2])
         if marker == "wait":
             return False
         if marker == "text" or self._header.tentative:
             self._next, self._state = None, self._body
             return True
         name, size = self._header.name, self._raw_size - self._body_at
-        if name:
+        if name and not self._syntax.grammar.needs_body:
             self._report([ScannedCall(name, None, size, ("no_arguments",))])
         else:
-            self._report([ScannedFailure(None, ScanError(f"expected {self._scanner.expected}", size), size)])
-        if found is None:
-            self._state = self._between
-            return False
+            self._report([ScannedFailure(name, ScanError(f"expected {self._scanner.expected}", size), size)])
         return self._end_body(marker, found[1])
 
     def _body(self) -> bool:
