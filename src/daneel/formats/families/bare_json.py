@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from daneel.formats.either_args import EitherGrammar
-from daneel.formats.families.hermes import THINK, TOOL_CALL_TAGS
+from daneel.formats.families.hermes import CHATML_HEADER, THINK, TOOL_CALL_TAGS
 from daneel.formats.families.pythonic import LLAMA3_HEADER, LLAMA3_STOPS, LLAMA4_HEADER, LLAMA4_STOPS
 from daneel.formats.family import Family
 from daneel.formats.json_args import CallKeys, JsonGrammar
@@ -79,7 +79,7 @@ ROWS: tuple[Family, ...] = (
         ),
         reasoning=THINK,
         stop_markers=(*LLAMA3_STOPS, "<|im_end|>", "<|endoftext|>"),
-        control_markers=(*LLAMA3_HEADER, "<|im_start|>assistant\n"),
+        control_markers=(*LLAMA3_HEADER, *CHATML_HEADER),
         evidence=("xLAM",),
         quirks=("the template drops the content of a turn that calls",),
     ),
@@ -113,7 +113,7 @@ ROWS: tuple[Family, ...] = (
         call=TOOL_CALL_TAGS,
         reasoning=THINK,
         stop_markers=("<|im_end|>",),
-        control_markers=("<|im_start|>",),
+        control_markers=CHATML_HEADER,
         evidence=("Reasoning Mode: ", "SmolLM"),
         quirks=("the template has no words for calls",),
     ),

@@ -22,7 +22,7 @@ _GEMMA4 = Family(
         stray_close="control",
     ),
     stop_markers=("<turn|>", "<|tool_response>", "<eos>"),
-    control_markers=("<|turn>", "<tool_response|>", "<|think|>"),
+    control_markers=("<|turn>model\n", "<|turn>", "<tool_response|>", "<|think|>"),
     evidence=("<|tool_call>", "call:", "<|turn>", "preserve_thinking"),
     quirks=("a string that holds its own delimiter cannot be read back", "a colon in a key cannot be read back"),
 )
@@ -37,7 +37,7 @@ _FUNCTIONGEMMA = Family(
         stray_close="control",
     ),
     stop_markers=("<end_of_turn>", "<start_function_response>", "<eos>"),
-    control_markers=("<start_of_turn>", "<end_function_response>"),
+    control_markers=("<start_of_turn>model\n", "<start_of_turn>", "<end_function_response>"),
     evidence=("<start_function_call>", "call:"),
     quirks=(
         "a string that holds its own delimiter cannot be read back",
@@ -52,7 +52,7 @@ _GEMMA2 = Family(
     aliases=("gemma2 (no tools)", "gemma", "gemma3"),
     call=TOOL_CALL_TAGS,
     stop_markers=("<end_of_turn>", "<eos>"),
-    control_markers=("<start_of_turn>",),
+    control_markers=("<start_of_turn>model\n", "<start_of_turn>"),
     evidence=("<start_of_turn>", "<end_of_turn>"),
     counter_evidence=("tool",),
     result_style="plain",

@@ -4,15 +4,26 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from daneel.formats.either_args import EitherGrammar
 from daneel.formats.families.worked_example import EXAMPLE, OVERCALLS, SHORT_TOOL_PROMPT
 from daneel.formats.family import Family
 from daneel.formats.json_args import JsonGrammar
 from daneel.formats.syntax import CallSyntax, PlainStyle, ReasoningSyntax, ToolPrompt
+from daneel.formats.xml_args import XmlGrammar
+
+CHATML_HEADER = ("<|im_start|>assistant\n", "<|im_start|>")
+"""How a turn of the model begins in ChatML, should the model write it itself."""
 
 THINK = ReasoningSyntax(open="<think>", close="</think>")
 TOOL_CALL_TAGS = CallSyntax(
-    open="<tool_call>", close="</tool_call>", grammar=JsonGrammar(), open_pad="\n", close_pad="\n", separator="\n"
+    open="<tool_call>",
+    close="</tool_call>",
+    grammar=EitherGrammar(JsonGrammar(), XmlGrammar()),
+    open_pad="\n",
+    close_pad="\n",
+    separator="\n",
 )
+"""Models of these families are seen to write the XML of their younger relatives between the tags as well."""
 
 # Qwen/Qwen2.5-7B-Instruct, Qwen3-0.6B, QwQ-32B, XiaomiMiMo/MiMo-VL-7B-RL, NousResearch/Hermes-2-Pro
 _HERMES = Family(
@@ -21,7 +32,7 @@ _HERMES = Family(
     call=TOOL_CALL_TAGS,
     reasoning=THINK,
     stop_markers=("<|im_end|>", "<|endoftext|>"),
-    control_markers=("<|im_start|>",),
+    control_markers=CHATML_HEADER,
     evidence=("<tool_call>", "</tool_call>", '"arguments"', "<|im_start|>"),
     counter_evidence=("<function=", "<arg_key>", "<invoke", "<param name=", "<tool_calls>", "<tool_sep>"),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from daneel.formats.families.hermes import THINK
+from daneel.formats.families.hermes import CHATML_HEADER, THINK
 from daneel.formats.family import Family
 from daneel.formats.invoke_args import InvokeGrammar
 from daneel.formats.invoke_tags import InvokeTags
@@ -34,7 +34,7 @@ _MINIMAX_M2 = Family(
     ),
     reasoning=THINK,
     stop_markers=("[e~[",),
-    control_markers=("]~b]", "]~!b["),
+    control_markers=("]~b]ai\n", "]~b]", "]~!b["),
     evidence=("<minimax:tool_call>", "<invoke name="),
     result_text="<response>{value}</response>",
     quirks=(_DELIMITER_QUIRK,),
@@ -60,7 +60,7 @@ _MINIMAX_M3 = Family(
     ),
     reasoning=ReasoningSyntax(open="<mm:think>", close="</mm:think>"),
     stop_markers=("[e~[",),
-    control_markers=("]~b]", "]~!b["),
+    control_markers=("]~b]ai\n", "]~b]", "]~!b["),
     evidence=(_M3_PREFIX, "<mm:think>"),
     result_text="<response>{value}</response>",
     quirks=(
@@ -142,7 +142,7 @@ _MINICPM5 = Family(
     ),
     reasoning=THINK,
     stop_markers=("<|im_end|>",),
-    control_markers=("<|im_start|>",),
+    control_markers=CHATML_HEADER,
     evidence=("<function name=", "<param name="),
     result_text="<tool_response>\n{value}\n</tool_response>",
     quirks=("detokenised text may lack the space in <function name=, or show it as \u0120",),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from daneel.formats.families.hermes import THINK, TOOL_CALL_TAGS
+from daneel.formats.families.hermes import CHATML_HEADER, THINK, TOOL_CALL_TAGS
 from daneel.formats.family import Family
 from daneel.formats.json_args import CallKeys, JsonGrammar
 from daneel.formats.syntax import CallSyntax, ReasoningSyntax
@@ -13,6 +13,8 @@ _COMMA = ("[", ", ", "]")
 _ARRAY = JsonGrammar(joints=_COMMA, slack="}]")
 _UNENDED_ARRAY = JsonGrammar(joints=_COMMA, slack="")
 """For calls that nothing closes."""
+
+_GRANITE_HEADER = ("<|start_of_role|>assistant<|end_of_role|>", "<|start_of_role|>", "<|end_of_role|>")
 
 # swiss-ai/Apertus-8B-Instruct-2509
 _APERTUS = Family(
@@ -23,7 +25,7 @@ _APERTUS = Family(
         grammar=JsonGrammar(keys=CallKeys(name_is_key=True), written="{{name}: {arguments}}", joints=_COMMA, slack="}]"),
         stray_close="control",
     ),
-    reasoning=ReasoningSyntax(open="<|inner_prefix|>", close="<|inner_suffix|>", stray_close="control"),
+    reasoning=ReasoningSyntax(open="<|inner_prefix|>", close="<|inner_suffix|>", anywhere=True, stray_close="control"),
     stop_markers=("<|assistant_end|>",),
     control_markers=("<|assistant_start|>",),
     evidence=("<|tools_prefix|>", "<|inner_prefix|>"),
@@ -42,7 +44,7 @@ _GRANITE3 = Family(
         also_close=("Here is my response:", "Here's my response:"),
     ),
     stop_markers=("<|end_of_text|>",),
-    control_markers=("<|start_of_role|>", "<|end_of_role|>", "<response>", "</response>", "</tool_call>"),
+    control_markers=(*_GRANITE_HEADER, "<response>", "</response>", "</tool_call>"),
     evidence=("<|tool_call|>", "<|start_of_role|>"),
     quirks=("the template of 3.3 has no words for calls",),
 )
@@ -54,7 +56,7 @@ _GRANITE4 = Family(
     call=TOOL_CALL_TAGS,
     reasoning=THINK,
     stop_markers=("<|end_of_text|>",),
-    control_markers=("<|start_of_role|>", "<|end_of_role|>"),
+    control_markers=_GRANITE_HEADER,
     evidence=("<tool_call>", "</tool_call>", "<|start_of_role|>"),
     counter_evidence=("<function=", "<arg_key>"),
 )
@@ -83,7 +85,7 @@ _COHERE = Family(
         ),
         stray_close="control",
     ),
-    reasoning=ReasoningSyntax(open="<|START_THINKING|>", close="<|END_THINKING|>", stray_close="control"),
+    reasoning=ReasoningSyntax(open="<|START_THINKING|>", close="<|END_THINKING|>", anywhere=True, stray_close="control"),
     stop_markers=("<|END_OF_TURN_TOKEN|>",),
     control_markers=(
         "<|START_RESPONSE|>",
@@ -131,7 +133,7 @@ _NEMOTRON_NANO_V2 = Family(
     call=CallSyntax(open="<TOOLCALL>", close="</TOOLCALL>", grammar=_ARRAY),
     reasoning=THINK,
     stop_markers=("<SPECIAL_12>", "</s>"),
-    control_markers=("<SPECIAL_10>", "<SPECIAL_11>"),
+    control_markers=("<SPECIAL_10>", "<SPECIAL_11>Assistant\n", "<SPECIAL_11>"),
     evidence=("<TOOLCALL>", "<SPECIAL_11>"),
 )
 
@@ -165,7 +167,7 @@ _ERNIE = Family(
     call=TOOL_CALL_TAGS,
     reasoning=THINK,
     stop_markers=("</s>", "<|im_end|>"),
-    control_markers=("<response>", "</response>"),
+    control_markers=(*CHATML_HEADER, "<response>", "</response>"),
     evidence=("<tool_call>", "</tool_call>", "<response>", "<|im_start|>"),
 )
 
@@ -184,7 +186,7 @@ _BIELIK = Family(
     call=TOOL_CALL_TAGS,
     reasoning=THINK,
     stop_markers=("<|im_end|>", "</s>"),
-    control_markers=("<|im_start|>", "<|function_output|>"),
+    control_markers=(*CHATML_HEADER, "<|function_output|>"),
     evidence=("<tool_call>", "</tool_call>", "<|function_output|>"),
 )
 
@@ -200,7 +202,7 @@ _INTERNLM2 = Family(
         also_open=("<|action_start|>",),
     ),
     stop_markers=("<|im_end|>", "</s>"),
-    control_markers=("<|im_start|>",),
+    control_markers=CHATML_HEADER,
     evidence=("<|action_start|><|plugin|>", "<|action_end|>"),
 )
 
@@ -215,7 +217,7 @@ _GIGACHAT3 = Family(
         also_open=("<|function_call|>",),
     ),
     stop_markers=("<|message_sep|>", "</s>"),
-    control_markers=("<|role_sep|>",),
+    control_markers=("<|message_sep|>\n\nassistant<|role_sep|>\n", "assistant<|role_sep|>\n", "<|role_sep|>"),
     evidence=("`function call`", "<|message_sep|>"),
     counter_evidence=("<|function_call|>",),
 )

@@ -10,6 +10,7 @@ from daneel.formats.family import Family
 from daneel.formats.named_json import NamedJsonGrammar
 from daneel.formats.syntax import CallSyntax, ReasoningSyntax
 
+_TURNS = ("<|im_assistant|>assistant<|im_middle|>", "<|im_user|>", "<|im_assistant|>", "<|im_system|>", "<|im_middle|>")
 _BEGIN, _ARGUMENTS, _END = "<|tool_call_begin|>", "<|tool_call_argument_begin|>", "<|tool_call_end|>"
 
 # moonshotai/Kimi-K2-Instruct and -Thinking. The id holds the name, and an index that runs over the whole conversation
@@ -39,7 +40,7 @@ _K2 = Family(
     ),
     reasoning=THINK,
     stop_markers=("<|im_end|>", "[EOS]"),
-    control_markers=("<|im_user|>", "<|im_assistant|>", "<|im_system|>", "<|im_middle|>"),
+    control_markers=_TURNS,
     evidence=("<|tool_calls_section_begin|>", _ARGUMENTS),
     quirks=("the id of a call holds the tool's name and a running index; the template numbers the calls anew",),
 )
@@ -51,7 +52,7 @@ _VL = Family(
     call=TOOL_CALL_TAGS,
     reasoning=ReasoningSyntax(open="◁think▷", close="◁/think▷"),
     stop_markers=("<|im_end|>", "[EOS]"),
-    control_markers=("<|im_user|>", "<|im_assistant|>", "<|im_system|>", "<|im_middle|>"),
+    control_markers=_TURNS,
     evidence=("<|im_middle|>", "<|media_start|>"),
     counter_evidence=("<|tool_calls_section_begin|>",),
     result_style="plain",

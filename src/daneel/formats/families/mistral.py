@@ -38,7 +38,7 @@ _CONTENT_LOST = "the template leaves out the content of a message that calls too
 _MISTRAL = Family(
     name="mistral",
     call=CallSyntax(open="[TOOL_CALLS]", close="", grammar=EitherGrammar(_ARRAY, _NAMED), stray_close="control"),
-    reasoning=ReasoningSyntax(open="[THINK]", close="[/THINK]", stray_close="control"),
+    reasoning=ReasoningSyntax(open="[THINK]", close="[/THINK]", anywhere=True, stray_close="control"),
     stop_markers=("</s>",),
     control_markers=("[INST]", "[/INST]", "[TOOL_RESULTS]", "[/TOOL_RESULTS]"),
     evidence=("[TOOL_CALLS]", "[AVAILABLE_TOOLS]"),

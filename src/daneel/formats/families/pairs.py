@@ -57,6 +57,7 @@ _LAGUNA = Family(
     call=CallSyntax(open=_OPEN, close=_CLOSE, grammar=PairGrammar(others=(_OPEN, *_LAGUNA_ENDS))),
     reasoning=_THINK,
     stop_markers=_LAGUNA_ENDS,
+    control_markers=("<assistant>\n",),
     evidence=("〈|EOS|〉", "<tool_call>", "<arg_key>"),
     quirks=(_DELIMITER, _WHITE, "calls written as JSON, and those that name a tool it does not have, are seen"),
 )

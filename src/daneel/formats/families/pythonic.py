@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from daneel.formats.either_args import EitherGrammar
-from daneel.formats.families.hermes import THINK
+from daneel.formats.families.hermes import CHATML_HEADER, THINK
 from daneel.formats.family import Family
 from daneel.formats.json_args import JsonGrammar
 from daneel.formats.python_args import BarePythonGrammar, PythonGrammar
@@ -32,7 +32,7 @@ ROWS: tuple[Family, ...] = (
         ),
         reasoning=THINK,
         stop_markers=("<|im_end|>", "<|endoftext|>"),
-        control_markers=("<|im_start|>assistant\n", "<|im_start|>"),
+        control_markers=CHATML_HEADER,
         evidence=("List of tools: ", "<|im_start|>", "<|im_end|>"),
         counter_evidence=("<tool_call>",),
         quirks=("the templates of LFM2 and LFM2.5-Instruct have no words for calls", "a quote inside a string is not escaped"),
@@ -43,7 +43,7 @@ ROWS: tuple[Family, ...] = (
         call=CallSyntax(open="<function_calls>", close="</function_calls>", grammar=PythonGrammar(in_list=False)),
         reasoning=THINK,
         stop_markers=("<|im_end|>", "<|endoftext|>"),
-        control_markers=("<|im_start|>",),
+        control_markers=CHATML_HEADER,
         evidence=("<function_calls>", "environment", "<|im_start|>"),
         counter_evidence=("<invoke",),
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from daneel.formats.either_args import EitherGrammar
-from daneel.formats.families.hermes import THINK
+from daneel.formats.families.hermes import CHATML_HEADER, THINK
 from daneel.formats.family import Family
 from daneel.formats.json_args import JsonGrammar
 from daneel.formats.syntax import CallSyntax, ReasoningSyntax
@@ -38,7 +38,7 @@ _QWEN3_CODER = Family(
     call=_call(XmlGrammar()),
     reasoning=THINK,
     stop_markers=("<|im_end|>", "<|endoftext|>"),
-    control_markers=("<|im_start|>",),
+    control_markers=CHATML_HEADER,
     evidence=_TAGS,
     quirks=(_UNMARKED,),
 )
@@ -78,7 +78,7 @@ _SEED_OSS = Family(
     call=_call(XmlGrammar(open="<seed:tool_call>", close="</seed:tool_call>", value_pad="", values="python")),
     reasoning=ReasoningSyntax(open="<seed:think>", close="</seed:think>"),
     stop_markers=("<seed:eos>",),
-    control_markers=("<seed:bos>", "<seed:pad>"),
+    control_markers=("<seed:bos>assistant\n", "<seed:bos>", "<seed:pad>"),
     evidence=("<seed:tool_call>", "<function=", "<seed:think>"),
     quirks=(_UNMARKED,),
 )
