@@ -43,7 +43,7 @@ class NamedJsonGrammar:
     `reserved`: words that stand where a name could, but are none.
     `ends`: what is read behind the arguments, longest first; none at all is the repair `missing_end_marker`.
     `fence`: whether the arguments may stand in a code fence: if one is `written`, its absence is the repair `missing_fence`;
-    if it is only `read`, its use is the repair `fenced_arguments`.
+    if it is only `read`, its use is the repair `fenced_arguments`. One that is not closed is the repair `missing_fence_end`.
     `name_in_id`: for heads without `{name}`: a regular expression with a group `name` that matches the whole id. What else may
     precede the name there, `id_prefix`, does where the rest is the name of a declared tool: the repair `incomplete_id`.
     `tokens`: the markers in `written` that may be special tokens. `example_id`: stands for `{id}` where none is known, and
@@ -119,6 +119,7 @@ class NamedJsonScanner:
         self._arguments = (0, 0)
         self._call_id: str | None = None
         self._may_close = bool(grammar.fence)
+        self._fenced = False
         self._repairs: list[str] = []
         self.error: ScanError | None = None
         self.name: str | None = None
@@ -152,8 +153,13 @@ class NamedJsonScanner:
 
     def finish(self) -> None:
         if self._state == "end":
-            self._state = "done"
+            self._end_here()
             self._repairs.append("missing_end_marker")
+
+    def _end_here(self) -> None:
+        self._state = "done"
+        if self._fenced and self._may_close and self._arguments[1]:
+            self._repairs.append("missing_fence_end")
 
     def calls(self, body: str) -> list[ScannedCall | ScannedFailure]:
         start, end = self._arguments
@@ -200,6 +206,7 @@ class NamedJsonScanner:
         return self.name is not None
 
     def _note_fence(self, found: str | None) -> None:
+        self._fenced = found is not None
         if self._grammar.fence == "written" and found is None:
             self._repairs.append("missing_fence")
         elif self._grammar.fence == "read" and found is not None:
@@ -225,7 +232,7 @@ class NamedJsonScanner:
             return at
         for end in self._grammar.ends:
             if rest.startswith(end.strip(WHITE)):
-                self._state = "done"
+                self._end_here()
                 return at + len(end.strip(WHITE))
             if end.strip(WHITE).startswith(rest):
                 return at

@@ -5,8 +5,9 @@ A value is raw text, typed by the tool's schema. Nothing in it is escaped, so wh
 - `</parameter>` ends a value only where the next parameter, `</function>` or the call's closing marker follows; anywhere else
   it is part of the text.
 - A whole call inside a value, its markers included, is part of the text.
-- `</parameter>` may be missing (a repair) where the call's end follows, or where a line begins with `<parameter=KEY>` and the
-  tool has an argument of that name that was not given yet. `</function>` may be missing before the closing marker.
+- `</parameter>` may be missing (a repair) where the call's end follows, closing marker included, unless it stands behind that;
+  or where a line begins with `<parameter=KEY>` and the tool has an argument of that name that was not given yet. `</function>`
+  may be missing before the closing marker.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ from daneel.formats.validate import ToolSet
 
 FUNCTION, FUNCTION_END = "<function=", "</function>"
 PARAMETER, PARAMETER_END = "<parameter=", "</parameter>"
+
+MAX_GAP = 64
+"""White space behind a closing marker that is looked ahead over."""
 
 _WHITE_RUN = re.compile(r"[ \t\n\r]*+")
 NAME_RUN = re.compile(r"[^<>\n]*+")
@@ -89,6 +93,8 @@ class XmlScanner:
         """A tag inside a value, and what was read behind it while it is open what the tag means."""
         self._nested = 0
         """Calls that are open inside the value."""
+        self._at_close = False
+        """Whether what is unread begins with the closing marker behind `</function>`."""
 
     @property
     def done(self) -> bool:
@@ -99,7 +105,8 @@ class XmlScanner:
         return _EXPECTED.get(self._state, PARAMETER_END)
 
     def finish(self) -> None:
-        if self._state == FUNCTION_END:
+        """The text ends: if the call's end stands there, in a value that nothing ends, it is the call's end."""
+        if self._state == FUNCTION_END and self._at_close:
             self._end_without_tag()
             self._state = "done"
 
@@ -160,8 +167,7 @@ class XmlScanner:
         if text[end] != ">" or not label:
             self.error = ScanError(f"expected {self.expected}", base + end)
         elif self._state == "name":
-            self.name, self._schema = label, self._tools.schema(label)
-            self._state = "next"
+            self._take_name(label)
             return end + 1
         elif label in self._members:
             self.error = ScanError(f"the parameter '{label[:80]}' stands twice", self._part_start)
@@ -169,6 +175,14 @@ class XmlScanner:
             self._begin_value(label)
             return end + 1
         return end
+
+    def _take_name(self, label: str) -> None:
+        """The function's name is read; a tag that closes itself is a whole call."""
+        bare = label.removesuffix("/").rstrip(WHITE)
+        closed = bool(bare) and bare != label and not (self._tools.known and self._tools.declared(label))
+        self.name = bare if closed else label
+        self._schema = self._tools.schema(self.name)
+        self._state = "done" if closed else "next"
 
     def _repair(self, kind: str) -> None:
         if kind not in self._repairs:
@@ -243,11 +257,25 @@ class XmlScanner:
         elif found and self._state == PARAMETER_END:
             self._end_value()
         elif found and self._state == FUNCTION_END:
-            self._end_without_tag()
-            self._state = "done"
+            return self._behind_end(text, pos)
         elif found:
             self._nested += 1
             self._is_text()
+        return pos
+
+    def _behind_end(self, text: str, pos: int) -> int:
+        """At the closing marker behind `</function>` in a value: the call ends here, unless the value's end follows."""
+        begin = pos + len(self._frame.close)
+        at = skip_white(text, begin)
+        found = which(text, at, (PARAMETER_END,)) if at - begin <= MAX_GAP else None
+        self._at_close = found == ""
+        if found == "":
+            return pos
+        if found:
+            self._is_text()
+        else:
+            self._end_without_tag()
+            self._state = "done"
         return pos
 
     def _inner_key(self, text: str, pos: int) -> int:
