@@ -67,7 +67,7 @@ def test_numbers_beyond_a_float_are_numbers(number: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "schema", [{"type": "strnig"}, {"properties": 3}, {"$ref": "http://localhost:9/x"}, {"$ref": "file:///x"}]
+    "schema", [{"pattern": "("}, {"properties": 3}, {"$ref": "http://localhost:9/x"}, {"$ref": "file:///x"}]
 )
 def test_a_broken_declaration_names_the_tool(schema: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="'f'"):
@@ -93,3 +93,31 @@ def test_a_tool_declared_twice() -> None:
 def test_spellings_that_people_use(schema: dict[str, Any], value: str) -> None:
     parameters = {"type": "object", "properties": {"x": schema}, "$defs": {"y": {"type": "int"}}}
     assert ToolSet([Tool("f", parameters=parameters)]).issues("f", f'{{"x": {value}}}') == []
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ({"type": "STRING"}, '"a"'),
+        ({"type": "Integer"}, "1"),
+        ({"type": "double"}, "1.5"),
+        ({"type": "int64"}, "1"),
+        ({"type": "tuple"}, "[1]"),
+        ({"type": "any"}, "[1]"),
+        ({"type": "timestamp"}, '"a"'),
+        ({"type": ["str", "none"]}, "null"),
+        ({"type": ["str", "timestamp"]}, "1"),
+        ({"type": None}, "1"),
+        ({"type": "string", "enum": None, "required": True}, '"a"'),
+        ("integer", "1"),
+        (None, "1"),
+        ({"type": "array", "items": {"type": "Str"}}, '["a"]'),
+    ],
+)
+def test_types_by_other_names_and_words_left_empty(schema: Any, value: str) -> None:
+    assert _tools(x=schema).issues("f", f'{{"x": {value}}}') == []
+
+
+@pytest.mark.parametrize("schema", [{"type": "STRING"}, {"type": ["Str", "none"]}, "text", {"enum": [None, "a"]}])
+def test_a_type_by_another_name_still_constrains(schema: Any) -> None:
+    assert [issue.path for issue in _tools(x=schema).issues("f", '{"x": 1}')] == ["/x"]

@@ -19,7 +19,19 @@ MAX_ISSUES = 10
 """Issues reported per call; a schema can be broken in every element of a long array."""
 
 _MAX_VALUE_SHOWN = 80
-_ALIASES = {"str": "string", "int": "integer", "float": "number", "bool": "boolean", "dict": "object", "list": "array"}
+_TYPES = ("string", "integer", "number", "boolean", "object", "array", "null")
+_OTHER_NAMES = {
+    "string": ("str", "text", "char", "varchar"),
+    "integer": ("int", "int32", "int64", "uint", "long", "short"),
+    "number": ("float", "float32", "float64", "double", "decimal"),
+    "boolean": ("bool",),
+    "object": ("dict", "map"),
+    "array": ("list", "tuple"),
+    "null": ("none", "nonetype"),
+}
+_ALIASES = {name: kind for kind in _TYPES for name in (kind, *_OTHER_NAMES[kind])}
+"""The types of JSON Schema by what people call them, in small letters."""
+_WORDS_OF_NO_VALUE = ("default", "const", "example", "examples")
 _SCHEMA_LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
 _SCHEMA_MAPS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 _SCHEMAS = ("items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames")
@@ -95,29 +107,44 @@ def _refuse(uri: str) -> Any:
 
 
 def normalise_schema(schema: Any) -> Any:
-    """A copy with the spellings people use put right: Python's type names, OpenAPI's `nullable`, a `type` that is no name."""
+    """A copy with the spellings people use put right: other languages' type names, OpenAPI's `nullable`, words left null, a
+    type's name in place of a property's schema. What names no type is no constraint.
+    """
     if not isinstance(schema, dict):
         return schema
     result: dict[str, Any] = {}
     for key, value in schema.items():
+        if (value is None and key not in _WORDS_OF_NO_VALUE) or (key == "required" and isinstance(value, bool)):
+            continue
         if key in _SCHEMA_MAPS and isinstance(value, dict):
-            result[key] = {name: normalise_schema(item) for name, item in value.items()}
+            result[key] = {name: normalise_schema(_as_schema(item)) for name, item in value.items()}
         elif key in _SCHEMA_LISTS and isinstance(value, list):
             result[key] = [normalise_schema(item) for item in value]
         elif key in _SCHEMAS:
             result[key] = normalise_schema(value)
         else:
             result[key] = value
-    kind = result.get("type")
-    if isinstance(kind, str):
-        result["type"] = _ALIASES.get(kind, kind)
-    elif isinstance(kind, dict):
-        del result["type"]
-    elif isinstance(kind, list):
-        result["type"] = [_ALIASES.get(item, item) if isinstance(item, str) else item for item in kind]
+    kinds = _kinds(result.pop("type", None))
+    if kinds is not None:
+        result["type"] = kinds
     if result.pop("nullable", None) is True:
         return {"anyOf": [result, {"type": "null"}]}
     return result
+
+
+def _as_schema(item: Any) -> Any:
+    """What stands for a property: its schema, or only the name of its type."""
+    return item if isinstance(item, dict | bool) else {"type": item}
+
+
+def _kinds(given: Any) -> Any:
+    """What `type` says, in the words of JSON Schema; `None` if that is no constraint. What is no name stays, and is wrong."""
+    if isinstance(given, str):
+        return _ALIASES.get(given.lower())
+    if isinstance(given, list) and all(isinstance(item, str) for item in given):
+        known = [_ALIASES.get(item.lower()) for item in given]
+        return list(dict.fromkeys(known)) if known and None not in known else None
+    return None if isinstance(given, dict) else given
 
 
 def _message(error: Any) -> str:
