@@ -76,7 +76,10 @@ def test_who_is_called(text: str, name: str, repair: str | None) -> None:
         (f" to=f<|message|>{_block()}<|eot|>", "the block holds no call"),
         (' to=f<|message|>{"s": "x"}<|eot|>', "expected <atem:function_calls>"),
         (" to=f<|message|><atem:function_calls><atem:invoke name='f'><|eot|>", 'expected <atem:invoke name="…">'),
-        (' to=f<|message|><atem:function_calls><atem:invoke name="f"><atem:parameter name="s">x<|eot|>', "the message ends before"),
+        (
+            ' to=f<|message|><atem:function_calls><atem:invoke name="f"><atem:parameter name="s">x<|eot|>',
+            "the message ends before",
+        ),
     ],
 )
 def test_what_cannot_be_read(text: str, message: str) -> None:

@@ -53,7 +53,7 @@ A = '{"a": 1}'
         ("deepseek-r1", f"«S»\n«B»function«P»  f  \n```json\n{A}\n```\n«C»\n«E»", [("f", {"a": 1}, None)]),
         ("deepseek-r1", f"«S»«B»function«P»f\n```\n{A}\n```«C»«E»", [("f", {"a": 1}, None)]),
         ("deepseek-r1", f"«S»«B»function«P»f{A}«C»«E»", [("f", {"a": 1}, "missing_fence")]),
-        ("deepseek-r1", f"«S»«B»function«P»f```json\n{A}«C»«E»", [("f", {"a": 1}, None)]),
+        ("deepseek-r1", f"«S»«B»function«P»f```json\n{A}«C»«E»", [("f", {"a": 1}, "missing_fence_end")]),
         ("deepseek-r1", f"«S»«B»f«P»{A}«C»«E»", [("f", {"a": 1}, "missing_type+missing_fence")]),
         ("deepseek-r1", f"«S»function«P»f\n```json\n{A}\n```«C»«E»", [("f", {"a": 1}, "missing_begin_marker")]),
         ("deepseek-r1", f"<｜tool▁calls｜>«B»function«P»f\n```json\n{A}\n```«C»«E»", [("f", {"a": 1}, None)]),
