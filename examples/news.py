@@ -23,7 +23,7 @@ from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from xml.parsers import expat
 
-from daneel import Harness, ToolFailure, goal, tool
+from daneel import Harness, Recovery, ToolFailure, goal, tool
 from daneel.harness.safety.policy import SafetyPolicy
 
 MAX_FEEDS = 20
@@ -46,7 +46,8 @@ class Story:
     feeds: int = 1
 
 
-@tool(effects="network", repeats=False, timeout_s=120)
+# once is enough: after that the model has no tool left to play with, and can only write
+@tool(effects="network", max_calls=1, timeout_s=120)
 def read_news() -> str:
     """Read the news since yesterday"""
     urls = list(dict.fromkeys(os.environ.get("NEWS_FEEDS", "").split()))[:MAX_FEEDS]
@@ -212,15 +213,14 @@ def alike(one: set[str], other: set[str]) -> bool:
 
 harness = Harness(
     tools=[read_news],
-    system="You write a short news brief. Read the news once, then write one line for each story, the most important first.",
-    max_turns=6,
-    max_calls={"read_news": 2},
-    max_tokens=800,
+    max_turns=5,
+    max_tokens=400,
     safety=SafetyPolicy(allow=["tool:read_news"]),
+    recovery=Recovery(unknown_tool="There is no tool {name}. Write the news brief now, from the stories above."),
 )
 
 
-@goal(prompt="Write today's news brief: one line for each story, the most important first.")
+@goal(prompt="What is the news? Write one line for each story, the most important first.")
 def brief(trial) -> bool:
     """The brief tells the first three stories that were read, or all if there are fewer, and the first of them first."""
     answer = trial.answer or ""
