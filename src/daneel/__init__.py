@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from daneel.harness.mcp.client import mcp_tools
     from daneel.harness.policy import Recovery
     from daneel.harness.raised import ToolFailure
+    from daneel.harness.safety.policy import SafetyPolicy
     from daneel.harness.tools.examples import Example
     from daneel.harness.tools.gating import Gate, only_after
     from daneel.harness.tools.registry import Tool, tool
@@ -26,6 +27,7 @@ __all__ = [
     "Goal",
     "Harness",
     "Recovery",
+    "SafetyPolicy",
     "Tool",
     "ToolFailure",
     "__version__",
@@ -45,6 +47,7 @@ _HOME = {
     "Harness": "daneel.harness.definition",
     "goal": "daneel.harness.definition",
     "Recovery": "daneel.harness.policy",
+    "SafetyPolicy": "daneel.harness.safety.policy",
     "Tool": "daneel.harness.tools.registry",
     "ToolFailure": "daneel.harness.raised",
     "mcp_tools": "daneel.harness.mcp.client",

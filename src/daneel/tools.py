@@ -3,14 +3,11 @@
     Harness(tools=[read_file("notes"), edit_file("notes"), submit()])
 
 Each name makes a tool: those of files and commands are bound to a workspace, a folder that they cannot leave. What they may do
-unasked is the harness's `SafetyPolicy`. A tool of your own can raise `ToolFailure` to tell the model what to do instead.
+unasked is the harness's `SafetyPolicy` (docs/safety.md).
 """
 
 from __future__ import annotations
 
-from daneel.harness.raised import ToolFailure
-from daneel.harness.safety.paths import Workspace
-from daneel.harness.safety.policy import SafetyPolicy
 from daneel.harness.tools.builtin.command import run_command
 from daneel.harness.tools.builtin.fetch import fetch_url
 from daneel.harness.tools.builtin.files import Folder, edit_file, list_files, read_file, write_file
@@ -19,9 +16,6 @@ from daneel.harness.tools.builtin.submit import submit
 from daneel.harness.tools.registry import Tool
 
 __all__ = [
-    "SafetyPolicy",
-    "ToolFailure",
-    "Workspace",
     "edit_file",
     "fetch_url",
     "file_tools",

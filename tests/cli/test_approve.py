@@ -14,10 +14,13 @@ from tests.support.scripted_server import ScriptedServer, calls, text
 from tests.support.terminal import Terminal
 from typer.testing import CliRunner
 
-from daneel.cli.approve import TerminalApprover, terminal_approver
+from daneel import Harness
+from daneel.cli.approve import TerminalApprover, terminal_approver, warn_without_sandbox
 from daneel.cli.main import app
 from daneel.cli.typed import Typed
 from daneel.harness.safety.approvals import ApprovalRequest, diff_of
+from daneel.harness.safety.confinement import NoSandbox
+from daneel.harness.tools.builtin.command import run_command, without_sandbox
 
 
 def request(**changes: Any) -> ApprovalRequest:
@@ -216,3 +219,18 @@ class TestAtTheTerminal:
             assert terminal.ended() == 0
             terminal.close()
         assert (tmp_path / "x.txt").read_text() == "hello"
+
+
+def test_a_person_is_told_at_the_start_that_commands_will_be_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def nowhere() -> Any:
+        raise NoSandbox("bubblewrap is not installed")
+
+    monkeypatch.setattr("daneel.cli.approve.find_sandbox", nowhere)
+    harness = Harness(tools=[run_command(tmp_path)])
+    warn_without_sandbox(harness)
+    assert "run_command will refuse: bubblewrap is not installed; --no-sandbox runs" in capsys.readouterr().err
+    for quiet in (without_sandbox(harness), Harness()):
+        warn_without_sandbox(quiet)
+        assert capsys.readouterr().err == ""

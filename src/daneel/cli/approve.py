@@ -18,7 +18,11 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from daneel.harness.definition import Harness
 from daneel.harness.safety.approvals import ApprovalRequest
+from daneel.harness.safety.confinement import NoSandbox as NoSandboxHere
+from daneel.harness.safety.sandbox import find_sandbox
+from daneel.harness.safety.targets import safety_of
 from daneel.harness.safety.untrusted import visible
 
 MAX_SHOWN_CHARS = 20_000
@@ -29,6 +33,17 @@ NoSandbox = Annotated[
 ]
 _YES = ("y", "yes")
 _ALWAYS = ("a", "always")
+
+
+def warn_without_sandbox(harness: Harness) -> None:
+    """Say at the start, on standard error, that commands will be refused here."""
+    confined = [tool.name for tool in harness.tools if safety_of(tool).unconfined is not None]
+    if confined:
+        try:
+            find_sandbox()
+        except NoSandboxHere as error:
+            hint = "--no-sandbox runs commands all the same, with all that you may do"
+            print(f"daneel: {', '.join(confined)} will refuse: {error}; {hint}", file=sys.stderr)
 
 
 def terminal_approver(console: Console) -> TerminalApprover | None:

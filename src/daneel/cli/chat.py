@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from daneel.cli.approve import NoSandbox, TerminalApprover
+from daneel.cli.approve import NoSandbox, TerminalApprover, warn_without_sandbox
 from daneel.cli.connection import INTERRUPTED, connect, open_transcripts
 from daneel.cli.run_view import RunView
 from daneel.cli.server_options import CaCert, Door, InsecureHttp, KeyFiles, Keys, Servers
@@ -57,6 +57,7 @@ def register(app: typer.Typer) -> None:
             options = {name: value for name, value in changes.items() if value is not None}
             chosen = held.harness(harness).with_changes(**options)
             chosen = without_sandbox(chosen) if no_sandbox else chosen
+            warn_without_sandbox(chosen)
             door = Door(key, key_file, ca_cert, insecure_http)
             client, url = connect(stack, server=server, serve=serve, model=model, door=door)
             places = {"file": str(file.resolve()), "folder": str(Path.cwd())}

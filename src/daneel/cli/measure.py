@@ -21,7 +21,7 @@ from daneel.bench.record import Trial
 from daneel.bench.store import TrialStore
 from daneel.bench.trial import Measurement, identify, measure
 from daneel.cli import measure_report as report
-from daneel.cli.approve import NoSandbox
+from daneel.cli.approve import NoSandbox, warn_without_sandbox
 from daneel.cli.connection import INTERRUPTED, clean_stdout, connect, open_transcripts
 from daneel.cli.server_options import CaCert, Door, InsecureHttp, KeyFiles, Keys, Servers
 from daneel.errors import UserError
@@ -100,6 +100,8 @@ def register(app: typer.Typer) -> None:
             chosen = _goal_of(held, goal)
             harnesses = _harnesses_of(held, harness, temperature, first_tool_choice)
             harnesses = {name: without_sandbox(each) for name, each in harnesses.items()} if no_sandbox else harnesses
+            for each in harnesses.values():
+                warn_without_sandbox(each)
             require_sound(tool for each in harnesses.values() for tool in each.tools)
             out = _console(quiet=as_json)
             door = Door(key, key_file, ca_cert, insecure_http)

@@ -10,7 +10,7 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
-from daneel.cli.approve import NoSandbox, terminal_approver
+from daneel.cli.approve import NoSandbox, terminal_approver, warn_without_sandbox
 from daneel.cli.connection import INTERRUPTED, clean_stdout, connect, open_transcripts
 from daneel.cli.run_view import RunView
 from daneel.cli.server_options import CaCert, Door, InsecureHttp, KeyFiles, Keys, Servers
@@ -73,6 +73,7 @@ def register(app: typer.Typer) -> None:
             options = {name: value for name, value in changes.items() if value is not None}
             chosen = held.harness(harness).with_changes(**options)
             chosen = without_sandbox(chosen) if no_sandbox else chosen
+            warn_without_sandbox(chosen)
             wanted = _goal_of(held, prompt, goal)
             _take_lock(stack, lock, lock_name(file, f"goal {goal}" if goal else str(prompt)) if no_overlap else None)
             if harness is None and len(held.harnesses) > 1:

@@ -11,7 +11,7 @@ import pytest
 from tests.support.scripted_server import calls, text
 from tests.support.stage import Stage
 
-from daneel import Harness, tool
+from daneel import Harness, ToolFailure, tool
 from daneel.harness.recovery import Attempt, Problem
 from daneel.harness.run_record import Run
 from daneel.harness.safety.approvals import ApprovalRequest, diff_of
@@ -19,7 +19,7 @@ from daneel.harness.safety.confinement import NoSandbox
 from daneel.harness.safety.guard import Guard
 from daneel.harness.safety.policy import SafetyPolicy
 from daneel.harness.tools.registry import Tool
-from daneel.tools import ToolFailure, edit_file, fetch_url, list_files, read_file, run_command, search_text, write_file
+from daneel.tools import edit_file, fetch_url, list_files, read_file, run_command, search_text, write_file
 
 
 @tool

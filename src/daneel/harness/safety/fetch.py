@@ -7,6 +7,7 @@ the guard like any other, so no redirect can lead around a rule about hosts.
 from __future__ import annotations
 
 import http.client
+import re
 import socket
 import ssl
 import time
@@ -116,6 +117,7 @@ class Fetcher:
 
 
 _PORTS = {"http": 80, "https": 443}
+_HOST = re.compile(r"[A-Za-z0-9._\-]{1,253}|[0-9A-Fa-f:.]{2,45}(?:%[A-Za-z0-9]{1,20})?")
 
 
 def parse(url: str) -> SplitResult:
@@ -140,6 +142,8 @@ def parse(url: str) -> SplitResult:
         ascii_host = host if ":" in host else host.encode("idna").decode("ascii")
     except UnicodeError as error:
         raise ToolFailure("the address has a host name that cannot be; check it") from error
+    if not _HOST.fullmatch(ascii_host):
+        raise ToolFailure("the address has a host name that cannot be; check it")
     netloc = f"[{ascii_host}]" if ":" in ascii_host else ascii_host
     path = quote(split.path or "/", safe="/%:@!$&'()*+,;=-._~")
     query = quote(split.query, safe="/%:@!$&'()*+,;=-._~?")

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from daneel import ToolFailure
 from daneel.errors import UserError
 from daneel.harness.safety.targets import safety_of
 from daneel.harness.tools.registry import Tool
 from daneel.tools import (
-    ToolFailure,
     edit_file,
     fetch_url,
     file_tools,

@@ -99,7 +99,7 @@ def _tool(settings: _Settings) -> Tool:
         preview=preview,
         confined=settings.is_confined,
         fences=True,
-        unconfined=lambda: _tool(replace(settings, find=Unconfined)),
+        unconfined=None if settings.find is Unconfined else lambda: _tool(replace(settings, find=Unconfined)),
     )
     return built_in(run_command, effects=effects, safety=safety, options=settings.options(), repeats=True)
 
