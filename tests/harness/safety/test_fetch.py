@@ -45,7 +45,7 @@ def test_addresses_that_are_public(address: str) -> None:
 def test_no_address_python_calls_private_is_public(address: Any) -> None:
     if address.is_private or address.is_loopback or address.is_link_local or address.is_multicast or address.is_reserved:
         inner = getattr(address, "ipv4_mapped", None)
-        if int(address) >> 32 == 0x64FF9B << 72:  # NAT64, which Python calls reserved
+        if int(address) >> 32 == 0x64FF9B << 64:  # NAT64, which Python calls reserved
             inner = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
         assert not is_public(str(address)) or (inner is not None and is_public(str(inner)))
 
