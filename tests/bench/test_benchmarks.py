@@ -25,6 +25,15 @@ def test_parse():
     assert all(row["us_per_piece"] > 0 and row["long_to_short"] > 0 for row in result["rows"])
 
 
+@pytest.mark.parametrize("arguments", [(), ("--in-process",), ("--in-process", "--no-transcript")])
+def test_loop(arguments):
+    result = last_line_of("loop.py", "--steps", "120", "--report-only", *arguments)
+    assert result["steps"] == 120
+    assert set(result["within"]) == {"p50", "p95", "total", "memory"}
+    assert 0 < result["p50_ms"] <= result["p95_ms"] <= result["max_ms"]
+    assert result["max_messages"] < 240  # the conversation was made shorter
+
+
 @pytest.mark.model
 def test_serve(smollm2_path):
     arguments = ("--model", str(smollm2_path), "--rounds", "1", "--prompt-words", "20", "--tokens", "8")

@@ -121,7 +121,7 @@ def judge(measurement: Measurement, finished: Run, *, index: int, seed: int, har
         not_scored=not_scored,
         answer=finished.answer,
         turns=finished.turns,
-        calls=sum(call.result is not None for call in finished.calls),
+        calls=sum(call.result is not None for call in finished.calls) + finished.dropped.get("made_calls", 0),
         prompt_tokens=usage.prompt_tokens if counted else None,
         completion_tokens=usage.completion_tokens if counted else None,
         cached_tokens=usage.cached_tokens if counted else None,

@@ -88,7 +88,7 @@ class RunView:
     def finish(self, run: Run, *, verdict: str | None) -> None:
         """The last lines: why it stopped, what it took, and what the goal's check says."""
         self._end_line()
-        made = sum(call.result is not None for call in run.calls)
+        made = sum(call.result is not None for call in run.calls) + run.dropped.get("made_calls", 0)
         took = (
             f"{_counted(run.turns, 'turn')}, {_counted(made, 'call')}, {run.usage.total_tokens} tokens, {run.duration_s:.1f} s"
         )

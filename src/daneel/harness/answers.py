@@ -159,5 +159,6 @@ def _announced(session: Session, content: str) -> list[str]:
         return []
     if session.meter.turns_left() == 0:
         return []
-    called = [call.name for call in session.calls if call.name is not None and call.result is not None]
+    called = {call.name for call in session.calls if call.name is not None and call.result is not None}
+    called |= session.long_run.called
     return announced(content, session.gates.open_names(), called)

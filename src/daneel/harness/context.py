@@ -118,6 +118,10 @@ class Context:
         if self.check.counts_all:
             self.rate.learn(asked.num_bytes, usage.prompt_tokens)
 
+    def told_again(self) -> list[tuple[int, int]]:
+        """Where the messages on record stand that are sent as a list or a summary of old turns."""
+        return [(piece.first, piece.end) for piece in self._changed if piece.note is not None]
+
     def estimate(self) -> int:
         """About how many tokens the next prompt is."""
         return self.rate.tokens(self._measured().num_bytes + self._fixed_bytes())

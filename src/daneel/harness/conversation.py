@@ -21,6 +21,13 @@ from daneel.wire.messages import Message
 JsonObject = dict[str, Any]
 
 
+RELEASED: JsonObject = {"role": "released"}
+"""In place of a message that a very long run has let go of."""
+
+MAX_KNOWN_IDS = 4096
+"""Ids of calls that are told from one another: far more than one request holds."""
+
+
 class Conversation:
     """Append-only history, and what is sent of it.
 
@@ -48,7 +55,7 @@ class Conversation:
         self._to_say: list[str] = []
         self._heard = False
         self._notices: list[JsonObject] = []
-        self._ids: set[str] = set()
+        self._ids: dict[str, None] = {}
         self._issued = 0
 
     def start(self, system: str | None, prompt: str) -> None:
@@ -74,6 +81,18 @@ class Conversation:
         self.sent = sent
         self._notices.extend(notices)
 
+    def release(self, place: int) -> bool:
+        """Let go of a message that will not be sent again. What a person said, and what comes before it, stays."""
+        if place in self.heard_at or place < self.heard_at[0]:
+            return False
+        self.messages[place] = RELEASED
+        return True
+
+    @property
+    def kept(self) -> list[JsonObject]:
+        """The messages on record, but for those that were let go of."""
+        return [message for message in self.messages if message is not RELEASED]
+
     def next_id(self) -> str:
         """An id for a call that came without one: nine letters and digits, the strictest form a server asks for."""
         self._issued += 1
@@ -84,7 +103,9 @@ class Conversation:
         for attempt in attempts:
             if attempt.id in self._ids:
                 attempt.id = self.next_id()
-            self._ids.add(attempt.id)
+            self._ids[attempt.id] = None
+        while len(self._ids) > MAX_KNOWN_IDS:
+            del self._ids[next(iter(self._ids))]
 
     def say(self, text: str) -> None:
         """Something to tell the model. All of it goes in one user message: many templates want roles to alternate."""

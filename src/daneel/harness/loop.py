@@ -79,6 +79,7 @@ def _take_turns(session: Session) -> NoReturn:
 def _take_turn(session: Session) -> None:
     if session.inbox is not None and hear(session.inbox.take(), session.conversation, session.recorder):
         session.renew()
+    session.long_run.tidy()
     session.meter.check()
     reply = _ask(session)
     attempts = _calls_of(session, reply)

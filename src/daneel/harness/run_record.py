@@ -110,6 +110,8 @@ class Run:
     """One sentence on why it stopped, when the reason alone does not say it."""
     harness_hash: str = ""
     seed: int | None = None
+    dropped: dict[str, int] = field(default_factory=dict)
+    """How many of the first calls, messages and events a very long run does not hold any more. Its transcript does."""
 
     def to_dict(self) -> JsonObject:
         """The object that `daneel run --json` prints."""
@@ -126,4 +128,5 @@ class Run:
             "duration_s": round(self.duration_s, 3),
             "harness_hash": self.harness_hash,
             "seed": self.seed,
+            "dropped": self.dropped,
         }

@@ -15,6 +15,7 @@ from daneel.harness.detectors.repeating_text import Repetition
 from daneel.harness.gatekeeper import Gatekeeper
 from daneel.harness.inbox import Inbox, go_on, settle
 from daneel.harness.limits import Meter
+from daneel.harness.long_runs import LongRun
 from daneel.harness.next_request import Changes
 from daneel.harness.past import Past
 from daneel.harness.peer import ChatClient, stop_for
@@ -70,6 +71,7 @@ class Session:
         self.text_calls = TextCallReader()
         self.gates = Gatekeeper(self.harness, self.calls, self.recorder)
         self.context = Context(self)
+        self.long_run = LongRun(self)
         self.guard = Guard(self.harness.safety, self.approver, self.recorder.event)
         self.conversation = Conversation(
             is_daneel=False,
@@ -112,12 +114,13 @@ class Session:
             self.meter.turns,
             self.calls,
             self.meter.usage,
-            self.conversation.messages,
+            self.conversation.kept,
             self.recorder.events,
             self.meter.duration_s,
             stop.detail,
             self.harness.fingerprint(),
             self.seed,
+            self.long_run.dropped,
         )
         self.recorder.end(run)
         return run

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from daneel.harness.client_errors import ClientError, RequestCancelled
 from daneel.harness.compaction import Note, cut_to
+from daneel.harness.conversation import RELEASED
 from daneel.harness.next_request import NO_THOUGHTS, TEMPLATE_VARIABLES
 from daneel.harness.reply import Reply
 from daneel.harness.retelling import is_fenced, transcript
@@ -36,7 +37,8 @@ class Summariser:
     def summarise(self, note: Note, first: int, end: int, num_bytes: int) -> str | None:
         """What happened in these messages of the record, in at most so many bytes; None when the model gives nothing useful."""
         session = self._session
-        messages = session.conversation.messages[max(first, note.summarised_to) : end]
+        on_record = session.conversation.messages[max(first, note.summarised_to) : end]
+        messages = [message for message in on_record if message is not RELEASED]
         question = session.conversation.question
         words = session.harness.recovery.summary_request
         empty = words.format(question=question, summary=note.summary or "-", transcript="")

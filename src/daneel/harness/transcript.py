@@ -277,7 +277,7 @@ class RunTranscript:
     def end(self, run: Run) -> None:
         record = run.to_dict()
         outcome = {key: record[key] for key in ("answer", "detail", "turns", "usage", "duration_s")}
-        outcome["calls"] = len(run.calls)
+        outcome["calls"] = len(run.calls) + run.dropped.get("calls", 0)
         self._store.write(
             "UPDATE runs SET ended_at = ?, stop_reason = ?, outcome = ? WHERE id = ?",
             (time.time(), run.stop_reason, _json(outcome), self._run_id),
