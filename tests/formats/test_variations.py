@@ -221,6 +221,16 @@ def test_a_message_that_ends_without_a_body_is_a_call_where_the_body_is_its_argu
         assert (got.calls, [(failed.name, failed.error_type) for failed in got.failed]) == ([], [("now", "malformed")])
 
 
+@pytest.mark.parametrize("end", ["", "\n", "<arg_key>", "<arg_key>x</arg_key>"])
+def test_a_name_alone_is_no_call(end: str) -> None:
+    for family, text in (("hunyuan-v3", "<tool_calls><tool_call>now<tool_sep>"), ("glm4.7", "<tool_call>now")):
+        got = _read(family, text + end)
+        assert (got.calls, [failed.error_type for failed in got.failed]) == ([], ["truncated"])
+    assert _calls(_read("hunyuan-v3", "<tool_calls><tool_call>now<tool_sep></tool_call>")) == [
+        ("now", {}, "missing_close_marker")
+    ]
+
+
 def test_what_is_left_of_an_array_bears_no_name_of_the_call_before() -> None:
     got = _read("mistral", '[TOOL_CALLS][{"name": "now", "arguments": {}}, ')
     assert (len(got.calls), [failed.name for failed in got.failed]) == (1, [None])

@@ -82,7 +82,7 @@ class PairScanner:
         elif self._state == self._tail and not left:
             self._repairs.append(MISSING_END)
             self.done = True
-        elif self._state == self._pairs and self._is_certain():
+        elif self._state == self._pairs and self._arguments and self._is_certain():
             begun = not spelling.ends_itself and spelling.close.startswith(left) and left != "<"
             if not left or begun:
                 self._repairs += [MISSING_END] if spelling.ends_itself else []
