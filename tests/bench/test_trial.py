@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from itertools import islice
 from pathlib import Path
 
@@ -51,6 +52,25 @@ def run_all(planned, script, store):
     with ScriptedServer(script) as server, Client(server.url, retries=RetryPolicy(max_retries=0)) as client:
         trials = [trial for trial, _ in measure(planned, client=client, store=store)]
     return trials, server.requests
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_a_trial_on_a_server_with_another_model_is_not_scored(store, same):
+    entry = {"id": "m", "owned_by": "vllm", "max_model_len": 4096}
+    listed = [error(200, {"data": [each]}) for each in (entry, entry if same else {**entry, "max_model_len": 2048})]
+    with (
+        ScriptedServer([text("yes"), error(500, "boom"), text("yes")], models=listed[0]) as first,
+        ScriptedServer([text("yes")] * 3, models=listed[1]) as second,
+        Client([first.url, second.url], wait=lambda _: None) as client,
+    ):
+        model = identify(client)
+        planned = Measurement(harnesses={"H": Harness()}, goal=says_yes, model=model, num_trials=3, base_seed=7)
+        expected = nullcontext() if same else pytest.raises(UserError, match=f"{second.url} serves another model")
+        with expected:
+            list(measure(planned, client=client, store=store))
+    stored = store.trials(planned.id)
+    assert [trial.achieved for trial in stored] == ([True, True, True] if same else [True, None])
+    assert same or "boom" in stored[1].not_scored
 
 
 def test_the_clock_harnesses_have_the_effectiveness_of_the_experiment(store):

@@ -1,6 +1,7 @@
-"""LiteLLM as a proxy in front of daneel's server: what it does not know is gone, what it takes for empty is left out.
+"""LiteLLM as a proxy in front of daneel's server: `reasoning` comes out as `reasoning_content`, usage in a chunk with a choice.
 
-daneel's additions do not come through, `owned_by` is "openai", and errors are wrapped, their code a text.
+`owned_by` is "openai", so the harness asks for none of daneel's additions; of those that come anyway, `daneel` is passed on.
+Errors are wrapped, their code a text.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ USAGE = {
     "prompt_tokens_details": {"cached_tokens": 66},
 }
 
+DANEEL = {"timings": {"queue_ms": 0.1, "prefill_ms": 31.0, "decode_ms": 810.2}, "cache": {"read_tokens": 66}}
+
 
 def whole(said: Said, request: JsonObject) -> Reply:
     message: JsonObject = {"content": said.content or None, "role": "assistant"}
@@ -35,8 +38,9 @@ def whole(said: Said, request: JsonObject) -> Reply:
         ]
     if said.thoughts:
         message["reasoning_content"] = said.thoughts
+        message["provider_specific_fields"] = {"reasoning": said.thoughts}
     choice = {"finish_reason": said.finish_reason, "index": 0, "message": message, "provider_specific_fields": {}}
-    return json_reply({**SAME, "object": "chat.completion", "choices": [choice], "usage": USAGE})
+    return json_reply({**SAME, "object": "chat.completion", "choices": [choice], "usage": USAGE, "daneel": DANEEL})
 
 
 def streamed(said: Said, request: JsonObject) -> Reply:
@@ -46,26 +50,28 @@ def streamed(said: Said, request: JsonObject) -> Reply:
             choice["finish_reason"] = finish
         return {**SAME, "object": "chat.completion.chunk", "choices": [choice]}
 
-    sent = []
-    for number, piece in enumerate(pieces(said.thoughts)):
-        first: JsonObject = {"role": "assistant"} if number == 0 else {}
-        sent.append(chunk(reasoning_content=piece, content="", **first))
+    sent = [chunk(role="assistant"), *(chunk(reasoning_content=piece) for piece in pieces(said.thoughts))]
     sent += [chunk(content=piece) for piece in pieces(said.content)]
     for index, (name, text) in enumerate(said.calls):
         call = {"id": IDS[index], "function": {"arguments": text, "name": name}, "type": "function", "index": index}
         sent.append(chunk(tool_calls=[call]))
-    sent.append(chunk(said.finish_reason))
+    sent.append({**chunk(said.finish_reason), "daneel": DANEEL})
     if request.get("stream_options", {}).get("include_usage"):
-        sent.append({**SAME, "object": "chat.completion.chunk", "choices": [{"index": 0, "delta": {}}], "usage": USAGE})
+        sent.append({**chunk(), "usage": USAGE})
     return frames(*sent)
 
 
 def wrapped(kind: str, message: str, status: int) -> Reply:
-    said = f"litellm.{kind}: {kind}: OpenAIException - {message}. Received Model Group={MODEL}"
-    return json_reply({"error": {"message": said, "type": None, "param": None, "code": str(status)}}, status=status)
+    """The server's own words, and what became of them in words of the proxy's."""
+    said = f"litellm.{kind}: OpenAIException - {message}\n\nLiteLLM: model group {MODEL!r} failed with the error above."
+    body = {"message": said, "type": "invalid_request_error", "param": None, "code": str(status)}
+    return json_reply({"error": body}, status=status)
 
 
-LISTING = {"data": [{"id": MODEL, "object": "model", "created": 1677610602, "owned_by": "openai"}], "object": "list"}
+LISTING = {
+    "data": [{"id": MODEL, "object": "model", "created": 1677610602, "owned_by": "openai", "max_input_tokens": 32768}],
+    "object": "list",
+}
 PEER = Peer(LISTING, whole, streamed)
 
 

@@ -1,6 +1,7 @@
-"""mlx-openai-server: index and id stand in every piece of a call, and `partial` in every message; it takes 100 messages.
+"""mlx-openai-server: calls come whole, line ends of the markup between them as content; usage on the last chunk, unasked.
 
-Its errors are an error object inside FastAPI's `detail`. Arguments in the history must be text.
+A finish reason stands only in the chunk that has one, `partial` in every message, and it takes 100 messages. Its errors are an
+error object inside FastAPI's `detail`. Arguments in the history must be text.
 """
 
 from __future__ import annotations
@@ -42,20 +43,17 @@ def whole(said: Said, request: JsonObject) -> Reply:
 
 
 def streamed(said: Said, request: JsonObject) -> Reply:
-    def chunk(finish: str | None = None, **delta: Any) -> JsonObject:
-        choice = {"delta": {"role": "assistant", **delta}, "finish_reason": finish, "index": 0}
-        return {**SAME, "object": "chat.completion.chunk", "choices": [choice]}
+    def chunk(**delta: Any) -> JsonObject:
+        return {**SAME, "object": "chat.completion.chunk", "choices": [{"delta": {"role": "assistant", **delta}, "index": 0}]}
 
-    sent = [chunk(content=""), *(chunk(reasoning_content=piece) for piece in pieces(said.thoughts))]
+    sent = [chunk(), *(chunk(reasoning_content=piece) for piece in pieces(said.thoughts)), chunk(reasoning_content="")]
     sent += [chunk(content=piece) for piece in pieces(said.content)]
     for index, (name, arguments) in enumerate(said.calls):
-        same = {"index": index, "id": IDS[index], "type": "function"}
-        sent.append(chunk(tool_calls=[{**same, "function": {"name": name, "arguments": ""}}]))
-        sent += [chunk(tool_calls=[{**same, "function": {"arguments": piece}}]) for piece in pieces(arguments, size=1)]
-    sent.append(chunk(said.finish_reason))
-    if request.get("stream_options", {}).get("include_usage"):
-        sent.append({**SAME, "object": "chat.completion.chunk", "choices": [], "usage": USAGE})
-    return frames(*sent)
+        function = {"arguments": arguments, "name": name}
+        call = {"index": index, "id": IDS[index], "function": function, "type": "function"}
+        sent += [chunk(tool_calls=[call]), chunk(content="\n")]
+    last = {"delta": {}, "finish_reason": said.finish_reason, "index": 0}
+    return frames(*sent, {**chunk(), "choices": [last], "usage": USAGE}, ascii_only=True)
 
 
 def invalid(location: list[str | int], message: str) -> Reply:

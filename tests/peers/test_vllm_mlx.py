@@ -1,6 +1,7 @@
-"""vllm-mlx: with no tool parser chosen, its streams leave calls as text, in the model's own markup; whole replies have them.
+"""vllm-mlx: calls come whole; usage twice, on the last chunk and in one of its own; nothing is told of the cache.
 
-Errors are FastAPI's `detail`, or a plain text. Nothing is told of the cache.
+Older versions, with no tool parser chosen, leave calls in streams as text, in the model's own markup. Errors are
+FastAPI's `detail`, or a plain text.
 """
 
 from __future__ import annotations
@@ -36,11 +37,16 @@ def whole(said: Said, request: JsonObject) -> Reply:
     return json_reply(body)
 
 
-def stream_of(said: Said, *, parsed: bool) -> Reply:
+def stream_of(said: Said, request: JsonObject, *, parsed: bool) -> Reply:
     def chunk(finish: str | None = None, usage: JsonObject | None = None, **delta: Any) -> JsonObject:
-        full = {"role": None, "content": None, "reasoning_content": None, "tool_calls": None, **delta}
-        choice = {"index": 0, "delta": full, "finish_reason": finish}
-        return {**SAME, "object": "chat.completion.chunk", "choices": [choice], "usage": usage}
+        choice = {"index": 0, "delta": delta, "finish_reason": finish}
+        return {
+            **SAME,
+            "object": "chat.completion.chunk",
+            "choices": [choice],
+            "usage": usage,
+            "generation_metadata": None,
+        }
 
     sent = [chunk(role="assistant"), *(chunk(reasoning_content=piece) for piece in pieces(said.thoughts))]
     sent += [chunk(content=piece) for piece in pieces(said.content)]
@@ -52,12 +58,14 @@ def stream_of(said: Said, *, parsed: bool) -> Reply:
             text = f'<tool_call>\n{{"name": "{name}", "arguments": {arguments}}}\n</tool_call>\n'
             sent += [chunk(content=piece) for piece in pieces(text)]
     sent.append(chunk(said.finish_reason if parsed else "stop", usage=USAGE))
+    if request.get("stream_options", {}).get("include_usage"):
+        sent.append({**chunk(usage=USAGE), "choices": []})
     return frames(*sent)
 
 
 LISTING = {"object": "list", "data": [{"id": MODEL, "object": "model", "created": 1796059468, "owned_by": "vllm-mlx"}]}
-PEER = Peer(LISTING, whole, lambda said, request: stream_of(said, parsed=True))
-UNPARSED = Peer(LISTING, whole, lambda said, request: stream_of(said, parsed=False))
+PEER = Peer(LISTING, whole, lambda said, request: stream_of(said, request, parsed=True))
+UNPARSED = Peer(LISTING, whole, lambda said, request: stream_of(said, request, parsed=False))
 
 
 @pytest.mark.parametrize("stream", [True, False])

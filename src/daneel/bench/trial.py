@@ -90,21 +90,49 @@ def measure(
     """Run all trials, one after the other, and give each with its run once it is stored.
 
     A trial that is interrupted is stored as `cancelled`, given, and followed by `KeyboardInterrupt`. Raises `UserError` when
-    a trial cannot be stored.
+    a trial cannot be stored, or went on to a server with another model: that trial is invalid, and more would be, too.
     """
     for index, seed, name in measurement.slots():
         started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
         finished = run(measurement.harnesses[name], measurement.goal.prompt, client=client, transcript=transcripts, seed=seed)
-        trial = judge(measurement, finished, index=index, seed=seed, harness=name, started_at=started_at)
+        other = _other_model(finished, client, measurement.model)
+        trial = judge(measurement, finished, index=index, seed=seed, harness=name, started_at=started_at, not_scored=other)
         store.add(trial)
         yield trial, finished
         if trial.cancelled:
             raise KeyboardInterrupt
+        if other is not None:
+            raise UserError(f"{other}; the trials before that are stored")
 
 
-def judge(measurement: Measurement, finished: Run, *, index: int, seed: int, harness: str, started_at: str) -> Trial:
-    """Ask the goal's check, and make the row. A check that raises makes the trial invalid, with the reason, never zero."""
-    achieved, not_scored = _verdict(measurement.goal, finished)
+def _other_model(finished: Run, client: Client, model: ModelIdentity) -> str | None:
+    """Why a trial tells nothing of `model`: it went on to a server that serves another one."""
+    moved = [event.data for event in finished.events if event.kind == "failed_over"]
+    if not moved:
+        return None
+    served = identify(client)
+    if served == model:
+        return None
+    return f"{moved[-1]['server']} failed ({moved[-1]['error']}), and {moved[-1]['to']} serves another model ({served.name})"
+
+
+def judge(
+    measurement: Measurement,
+    finished: Run,
+    *,
+    index: int,
+    seed: int,
+    harness: str,
+    started_at: str,
+    not_scored: str | None = None,
+) -> Trial:
+    """Ask the goal's check, and make the row. A check that raises makes the trial invalid, with the reason, never zero.
+
+    `not_scored`: why the trial is invalid whatever the check would say.
+    """
+    achieved, why_not = _verdict(measurement.goal, finished)
+    if not_scored is not None:
+        achieved, why_not = None, not_scored
     usage = finished.usage
     counted = usage.unknown_turns == 0
     return Trial(
@@ -118,7 +146,7 @@ def judge(measurement: Measurement, finished: Run, *, index: int, seed: int, har
         run_id=finished.id,
         stop_reason=finished.stop_reason,
         achieved=achieved,
-        not_scored=not_scored,
+        not_scored=why_not,
         answer=finished.answer,
         turns=finished.turns,
         calls=sum(call.result is not None for call in finished.calls) + finished.dropped.get("made_calls", 0),
