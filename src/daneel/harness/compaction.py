@@ -8,7 +8,8 @@
    on alternating, as many templates want. A turn goes whole, so no call loses its result.
 3. A list that has become long becomes a summary, which the model writes; where it cannot, the list's oldest lines go.
 
-What a person said last stays word for word wherever it stands.
+What a person said last stays word for word wherever it stands. Only where the last turns by themselves are more than there is
+room for, their results are cut (`cut_results`): the beginning and the end stay.
 """
 
 from __future__ import annotations
@@ -22,12 +23,15 @@ from daneel.harness.context_policy import ContextPolicy
 from daneel.harness.policy import Recovery
 from daneel.harness.retelling import calls_of, line_of, shown, without_thoughts
 from daneel.harness.run_record import JsonObject
+from daneel.harness.safety.untrusted import bounded
 from daneel.harness.token_estimate import size_of
 
-Tier = Literal["results", "turns", "summary", "list"]
+Tier = Literal["results", "turns", "summary", "list", "cut"]
 
 WORTH_CHARS = 160
 """A result is left out only if that saves so much."""
+LEAST_CUT_CHARS = 400
+"""Nothing is cut shorter than this."""
 LIST_OVERHEAD_BYTES = 160
 """What a list of old turns takes beside its lines."""
 
@@ -117,12 +121,12 @@ class Compactor:
         if message["role"] == "assistant":
             changed = without_thoughts(message)
             return piece if changed is message else replace(piece, message=changed, is_changed=True)
-        if message["role"] != "tool" or piece.is_changed:
+        if message["role"] != "tool":
             return piece
         name = str(calls.get(str(message.get("tool_call_id")), {}).get("name") or "the tool")
-        text = str(message.get("content") or "")
+        text, whole = str(message.get("content") or ""), str(self.record[piece.first].get("content") or "")
         words = self.wordings
-        sentence = words.left_out_result.format(name=name, total=len(text), start=shown(text, 80))
+        sentence = words.left_out_result.format(name=name, total=len(whole), start=shown(whole, 80))
         if name in self.repeatable:
             sentence += " " + words.left_out_again.format(name=name)
         if len(sentence) + WORTH_CHARS > len(text):
@@ -200,6 +204,23 @@ class Compactor:
                 piece = self._note_piece(note, piece.first, piece.end)
             shorter.append(piece)
         return shorter, tiers
+
+
+def cut_results(pieces: Sequence[Piece], target_bytes: int) -> list[Piece]:
+    """The pieces with their longest results cut until all of them come to `target_bytes`, if that is enough."""
+    over = sum(piece.num_bytes for piece in pieces) - target_bytes
+    cut = list(pieces)
+    places = [place for place, piece in enumerate(pieces) if piece.message["role"] == "tool"]
+    for place in sorted(places, key=lambda place: -pieces[place].num_bytes):
+        text = str(cut[place].message.get("content") or "")
+        if over <= 0 or len(text) <= LEAST_CUT_CHARS:
+            break
+        per_char = len(text.encode("utf-8", "replace")) / len(text)
+        shorter = bounded(text, max(LEAST_CUT_CHARS, len(text) - round(over / per_char) - LIST_OVERHEAD_BYTES))
+        before = cut[place].num_bytes
+        cut[place] = replace(cut[place], message={**cut[place].message, "content": shorter}, is_changed=True)
+        over -= before - cut[place].num_bytes
+    return cut
 
 
 def split(pieces: Sequence[Piece]) -> tuple[list[Piece], list[list[Piece]]]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from daneel.harness.client_errors import ClientError, ContextOverflow, ErrorInStream
-from daneel.harness.compaction import Compactor, Piece, Tier, pieces_of
+from daneel.harness.compaction import Compactor, Piece, Tier, cut_results, pieces_of
 from daneel.harness.context_view import BadView, pieces_in, view_of
 from daneel.harness.definition import Harness
 from daneel.harness.overflow import Overflow, read_overflow, says_overflow
@@ -33,6 +33,8 @@ Reason = Literal["estimate", "overflow"]
 WORTH_SHARE = 0.05
 """A compaction that saves less than this is not made: it would cost the server's cache for nothing."""
 MIN_REPLY_TOKENS = 16
+MAX_REFUSALS = 4
+"""How often one request is made shorter after a refusal. Once is enough where the server tells its figures."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,7 @@ class Context:
         self.check = UsageCheck()
         self._learned: int | None = None
         self._caps_reply = False
+        self._num_refusals = 0
         self._changed: list[Piece] = []
         """What is sent otherwise than it is on record, from the first message to the last that has been changed."""
         self._size = Size()
@@ -67,6 +70,7 @@ class Context:
 
     def fit(self) -> None:
         """Make the conversation shorter if it comes near the context."""
+        self._num_refusals = 0
         if self._from_record("estimate"):
             return
         self._read_context()
@@ -80,7 +84,8 @@ class Context:
     def fit_after(self, error: ClientError) -> bool:
         """Whether there is now a shorter request to make, after the server has refused one."""
         found = overflow_of(error)
-        if found is None or error.started:
+        self._num_refusals += 1
+        if found is None or error.started or self._num_refusals > MAX_REFUSALS:
             return False
         changed = self._learn(found)
         if self._from_record("overflow"):
@@ -171,7 +176,7 @@ class Context:
         compactor = self._compactor(summariser)
         pieces: list[Piece] = was
         tiers: list[Tier] = []
-        after = before
+        after = plainly = round((sizes_of(piece.message for piece in was).num_bytes + fixed) * per_byte)
         for keep in dict.fromkeys((policy.keep_turns, 1)):
             pieces, took = compactor.compact(
                 pieces,
@@ -183,7 +188,14 @@ class Context:
             after = round((sizes_of(piece.message for piece in pieces).num_bytes + fixed) * per_byte)
             if after <= policy.compact_at * budget:
                 break
-        if not tiers or after > (1 - WORTH_SHARE) * before:
+        too_much = after > budget or (reason == "overflow" and after > (1 - WORTH_SHARE) * plainly)
+        if too_much and (policy.shorten_results or policy.fold_turns):
+            # the last turns by themselves are too much: it is this or the end of the run
+            share = policy.compact_at if reason == "estimate" else policy.compact_to
+            pieces = cut_results(pieces, round(share * budget / per_byte) - fixed)
+            after = round((sizes_of(piece.message for piece in pieces).num_bytes + fixed) * per_byte)
+            tiers.append("cut")
+        if not tiers or after > (1 - WORTH_SHARE) * plainly:
             return False
         self._apply(pieces)
         session.recorder.event(

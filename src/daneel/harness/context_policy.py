@@ -12,7 +12,7 @@ class ContextPolicy:
     """When the conversation is made shorter, how far, and by what. Raises UserError for values that cannot be.
 
     What is left out stays in the record of the run; only what is sent changes. The system message, the question and the
-    last turns are never touched.
+    last turns are left as they are; only a result that by itself is more than there is room for is cut.
     """
 
     context_tokens: int | None = None

@@ -128,16 +128,16 @@ def _chat_or_without_changes(session: Session) -> Reply:
 
 
 def _chat_in_context(session: Session) -> Reply:
-    """The conversation is made shorter before it comes near the server's context, and once more if it did not fit."""
+    """The conversation is made shorter before it comes near the server's context, and after a refusal if it did not fit."""
     changes = session.changes
     session.context.fit()
-    try:
-        return _chat(session)
-    except (ContextOverflow, ErrorInStream) as error:
-        if not session.context.fit_after(error):
-            raise
-        session.changes = changes
-        return _chat(session)
+    while True:
+        try:
+            return _chat(session)
+        except (ContextOverflow, ErrorInStream) as error:
+            if not session.context.fit_after(error):
+                raise
+            session.changes = changes
 
 
 def _chat(session: Session) -> Reply:

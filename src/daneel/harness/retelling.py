@@ -13,6 +13,8 @@ from daneel.harness.safety.untrusted import FENCE_CLOSE, FENCE_OPEN
 from daneel.wire.accumulate import REASONING_FIELDS
 
 SHOWN_CHARS = 160
+SHOWN_DATA = "characters of data)"
+"""How a line ends that tells of fenced data, behind their number."""
 _FENCE_START = FENCE_OPEN.partition("{")[0]
 
 
@@ -24,7 +26,7 @@ def is_fenced(text: str) -> bool:
 def shown(text: str, max_chars: int = SHOWN_CHARS) -> str:
     """The beginning of a text, on one line; of fenced data only how long it is."""
     if is_fenced(text):
-        return f"({len(text)} characters of data)"
+        return f"({len(text)} {SHOWN_DATA}"
     flat = " ".join(text[: 4 * max_chars].split())
     return flat if len(flat) <= max_chars and len(text) <= 4 * max_chars else flat[:max_chars].rstrip() + "…"
 

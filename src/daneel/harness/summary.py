@@ -9,7 +9,7 @@ from daneel.harness.compaction import Note, cut_to
 from daneel.harness.conversation import RELEASED
 from daneel.harness.next_request import NO_THOUGHTS, TEMPLATE_VARIABLES
 from daneel.harness.reply import Reply
-from daneel.harness.retelling import is_fenced, transcript
+from daneel.harness.retelling import SHOWN_DATA, is_fenced, transcript
 from daneel.harness.run_record import JsonObject
 from daneel.harness.safety.untrusted import defused, fence
 
@@ -39,16 +39,18 @@ class Summariser:
         session = self._session
         on_record = session.conversation.messages[max(first, note.summarised_to) : end]
         messages = [message for message in on_record if message is not RELEASED]
-        question = session.conversation.question
+        # of messages that the run does not hold any more, their lines are left
+        before = note.summary if len(messages) == len(on_record) else "\n".join([note.summary, *note.lines])
+        question, before = session.conversation.question, before.strip() or "-"
         words = session.harness.recovery.summary_request
-        empty = words.format(question=question, summary=note.summary or "-", transcript="")
+        empty = words.format(question=question, summary=before, transcript="")
         room = self._max_bytes - len(empty.encode("utf-8", "replace"))
         # characters of more than one byte make it shorter, never longer
         told = cut_to(transcript(messages, room), max(0, room))
         if not told:
             return None
         try:
-            reply = self._ask(words.format(question=question, summary=note.summary or "-", transcript=told))
+            reply = self._ask(words.format(question=question, summary=before, transcript=told))
         except RequestCancelled:
             raise
         except ClientError as error:
@@ -61,7 +63,8 @@ class Summariser:
             session.recorder.event("summary_failed", error=f"the model wrote {text!r}, {reply.finish_reason}")
             return None
         session.recorder.event("summary", text=text, finish_reason=reply.finish_reason, duration_s=reply.duration_s)
-        if is_fenced(note.summary) or any(is_fenced(str(message.get("content") or "")) for message in messages):
+        sources = [note.summary, *note.lines, *(str(message.get("content") or "") for message in messages)]
+        if any(is_fenced(source) or SHOWN_DATA in source for source in sources):
             # what others wrote may speak in it: it stays what it was, data
             around = len(fence("", FENCE_NAME).encode())
             return fence(cut_to(text, num_bytes - around), FENCE_NAME)
