@@ -277,3 +277,24 @@ def test_hermess_tags_may_hold_the_xml_of_its_relatives(family: str) -> None:
     assert _calls(got) == [("f", {"n": 1, "x": "b"}, None)]
     broken = _read(family, "<tool_call>\n<function=f")
     assert (broken.content, [failed.error_type for failed in broken.failed]) == ("", ["truncated"])
+
+
+@pytest.mark.parametrize("family", ["qwen3-coder", "nemotron3", "hermes"])
+def test_arguments_as_one_object_in_a_function_tag(family: str) -> None:
+    opening = "<tool_call>\n<function=f>\n"
+    for end in ("\n</function>\n</tool_call>", "</function></tool_call>"):
+        got = _read(family, f'{opening}{{"x": "a</function>\\n", "n": 1}}{end}b')
+        assert (_calls(got), got.content.strip()) == ([("f", {"x": "a</function>\n", "n": 1}, "json_arguments")], "b")
+    for broken in ('{"x": a}</function>', '{"x": "a"} b</function>', '{"x": "a"}<parameter=n>1</parameter></function>'):
+        got = _read(family, f"{opening}{broken}\n</tool_call>")
+        assert (got.calls, [failed.error_type for failed in got.failed]) == ([], ["malformed"])
+    got = _read(family, opening + '{"x": "a"}')
+    assert (got.calls, [failed.error_type for failed in got.failed]) == ([], ["truncated"])
+
+
+@pytest.mark.parametrize(
+    "behind", ["junk\n</function>", '\n{"n": 1}\n</function>', "\njunk\n<parameter=n>\n1\n</parameter>\n</function>"]
+)
+def test_a_value_is_not_ended_by_guess_where_its_end_stands_already(behind: str) -> None:
+    got = _read("qwen3-coder", f"<tool_call>\n<function=f>\n<parameter=x>\na\n</parameter>{behind}\n</tool_call>")
+    assert (got.calls, [failed.error_type for failed in got.failed]) == ([], ["malformed"])

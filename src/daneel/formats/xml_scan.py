@@ -6,8 +6,9 @@ A value is raw text, typed by the tool's schema. Nothing in it is escaped, so wh
   it is part of the text.
 - A whole call inside a value, its markers included, is part of the text.
 - `</parameter>` may be missing (a repair) where the call's end follows, closing marker included, unless it stands behind that;
-  or where a line begins with `<parameter=KEY>` and the tool has an argument of that name that was not given yet. `</function>`
-  may be missing before the closing marker.
+  or where a line begins with `<parameter=KEY>` and the tool has an argument of that name that was not given yet. Not if one
+  stands in the value already. `</function>` may be missing before the closing marker.
+- The arguments may be one JSON object in place of the parameters (a repair).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from daneel.formats.json_scan import WHITE
+from daneel.formats.json_scan import WHITE, JsonScanner
 from daneel.formats.scan import Head, ScanError, ScannedCall, ScannedFailure
 from daneel.formats.typed_value import argument_schema, read_typed
 from daneel.formats.validate import ToolSet
@@ -38,6 +39,7 @@ _EXPECTED = {
     "next": f"{PARAMETER} or {FUNCTION_END}",
     "key": "the rest of the parameter's name and '>'",
     "value": PARAMETER_END,
+    "ending": FUNCTION_END,
     "done": "nothing more",
 }
 
@@ -93,8 +95,12 @@ class XmlScanner:
         """A tag inside a value, and what was read behind it while it is open what the tag means."""
         self._nested = 0
         """Calls that are open inside the value."""
+        self._ended = False
+        """Whether `</parameter>` stands in the value."""
         self._at_close = False
         """Whether what is unread begins with the closing marker behind `</function>`."""
+        self._json = JsonScanner()
+        self._json_at = 0
 
     @property
     def done(self) -> bool:
@@ -102,17 +108,21 @@ class XmlScanner:
 
     @property
     def expected(self) -> str:
+        if self._state == "json":
+            return self._json.expected
         return _EXPECTED.get(self._state, PARAMETER_END)
 
     def finish(self) -> None:
         """The text ends: if the call's end stands there, in a value that nothing ends, it is the call's end."""
-        if self._state == FUNCTION_END and self._at_close:
-            self._end_without_tag()
+        if self._state == FUNCTION_END and self._at_close and not self._ended:
+            self._end_without_tag(self.offset)
             self._state = "done"
 
     def calls(self, body: str) -> list[ScannedCall | ScannedFailure]:
-        arguments = ", ".join(f"{json.dumps(key, ensure_ascii=False)}: {value}" for key, value in self._members.items())
-        return [ScannedCall(self.name or "", "{" + arguments + "}", self.offset, tuple(self._repairs))]
+        members = ", ".join(f"{json.dumps(key, ensure_ascii=False)}: {value}" for key, value in self._members.items())
+        end = self._json_at + self._json.offset
+        arguments = body[self._json_at : end] if self._json.done else "{" + members + "}"
+        return [ScannedCall(self.name or "", arguments, self.offset, tuple(self._repairs))]
 
     def feed(self, text: str, pos: int) -> int:
         base = self.offset - pos
@@ -129,11 +139,13 @@ class XmlScanner:
             return self._value(text, pos)
         if self._state in ("name", "key"):
             return self._label(text, pos, base)
-        if self._state in ("open", "next"):
+        if self._state in ("open", "next", "ending"):
             return self._between(text, pos, base)
+        if self._state == "json":
+            return self._object(text, pos)
         if self._state == PARAMETER:
-            return self._inner_key(text, pos)
-        return self._behind_tag(text, pos)
+            return self._inner_key(text, pos, base)
+        return self._behind_tag(text, pos, base)
 
     # -- the frame --------------------------------------------------------------------------------------------------------
 
@@ -142,8 +154,12 @@ class XmlScanner:
         pos = skip_white(text, pos)
         if pos == len(text):
             return pos
-        tags = (FUNCTION,) if self._state == "open" else (PARAMETER, FUNCTION_END, self._frame.close)
-        found = which(text, pos, tags)
+        if self._state == "next" and text[pos] == "{" and not self._members:
+            self._repair("json_arguments")
+            self._json_at, self._state = base + pos, "json"
+            return pos
+        tags = (PARAMETER, FUNCTION_END, self._frame.close)
+        found = which(text, pos, {"open": (FUNCTION,), "next": tags, "ending": tags[1:]}[self._state])
         if found is None:
             self.error = ScanError(f"expected {self.expected}", base + pos)
         elif not found:
@@ -156,6 +172,15 @@ class XmlScanner:
             self._state = {FUNCTION: "name", PARAMETER: "key", FUNCTION_END: "done"}[found]
             self._part, self._part_start = [], base + pos
             return pos + len(found)
+        return pos
+
+    def _object(self, text: str, pos: int) -> int:
+        """The arguments as one JSON object."""
+        pos = self._json.feed(text, pos)
+        if self._json.error is not None:
+            self.error = ScanError(self._json.error.message, self._json_at + self._json.error.offset)
+        elif self._json.done:
+            self._state = "ending"
         return pos
 
     def _label(self, text: str, pos: int, base: int) -> int:
@@ -200,6 +225,7 @@ class XmlScanner:
 
     def _begin_value(self, key: str) -> None:
         self._key, self._part, self._nested, self._state = key, [], 0, "value"
+        self._ended = False
 
     def _end_value(self) -> None:
         text, pad = "".join(self._part), self._frame.value_pad
@@ -207,7 +233,10 @@ class XmlScanner:
         self._members[self._key] = read_typed(text, argument_schema(self._schema, self._key))
         self._part, self._state = [], "next"
 
-    def _end_without_tag(self) -> None:
+    def _end_without_tag(self, offset: int) -> None:
+        if self._ended:
+            self.error = ScanError(f"expected {_EXPECTED['next']} behind {PARAMETER_END}", offset)
+            return
         self._repair("missing_parameter_end")
         self._end_value()
 
@@ -243,10 +272,11 @@ class XmlScanner:
 
     def _is_text(self) -> None:
         """The tag and what was read behind it are part of the value."""
+        self._ended = self._ended or self._tag[0] == PARAMETER_END
         self._part += self._tag
         self._tag, self._state = [], "value"
 
-    def _behind_tag(self, text: str, pos: int) -> int:
+    def _behind_tag(self, text: str, pos: int, base: int) -> int:
         """Behind a tag whose meaning depends on the tag that follows."""
         pos = self._take(_WHITE_RUN, text, pos, self._tag)
         if pos == len(text):
@@ -257,13 +287,13 @@ class XmlScanner:
         elif found and self._state == PARAMETER_END:
             self._end_value()
         elif found and self._state == FUNCTION_END:
-            return self._behind_end(text, pos)
+            return self._behind_end(text, pos, base)
         elif found:
             self._nested += 1
             self._is_text()
         return pos
 
-    def _behind_end(self, text: str, pos: int) -> int:
+    def _behind_end(self, text: str, pos: int, base: int) -> int:
         """At the closing marker behind `</function>` in a value: the call ends here, unless the value's end follows."""
         begin = pos + len(self._frame.close)
         at = skip_white(text, begin)
@@ -274,11 +304,11 @@ class XmlScanner:
         if found:
             self._is_text()
         else:
-            self._end_without_tag()
+            self._end_without_tag(base + pos)
             self._state = "done"
         return pos
 
-    def _inner_key(self, text: str, pos: int) -> int:
+    def _inner_key(self, text: str, pos: int, base: int) -> int:
         """Behind `<parameter=` at the start of a line of a value."""
         end = self._take(NAME_RUN, text, pos, self._tag)
         if end == len(text):
@@ -287,7 +317,9 @@ class XmlScanner:
         if text[end] != ">" or not key or not self._may_give(key):
             self._is_text()
             return end
-        self._end_without_tag()
+        self._end_without_tag(base + end)
+        if self.error is not None:
+            return end
         self._begin_value(key)
         return end + 1
 
