@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 from typing import Any
 
 import pytest
@@ -212,6 +213,29 @@ def test_what_was_found_out_before_the_first_reply_is_told_with_it() -> None:
         client = client_of(gone(), second)
         assert client.model == "m"
         assert [len(client.chat(ASK).failovers) for _ in range(2)] == [1, 0]
+
+
+def test_parallel_requests_are_told_of_their_own_servers_only() -> None:
+    """One request waits at the second server while the other, which needed no other server, is answered."""
+    waiting, go_on = threading.Event(), threading.Event()
+
+    def wait(request: dict[str, Any]) -> Reply:
+        waiting.set()
+        assert go_on.wait(20)
+        return text("late")
+
+    with ScriptedServer([error(500, "boom")]) as first, ScriptedServer([wait, text("x")]) as second:
+        client = client_of(first, second)
+        late: list[Any] = []
+        thread = threading.Thread(target=lambda: late.append(client.chat(ASK)))
+        thread.start()
+        assert waiting.wait(20)
+        client._rotation.stick_to(client._rotation.endpoints[1])
+        reply = client.chat(ASK)
+        go_on.set()
+        thread.join(20)
+    assert (reply.message.content, reply.failovers) == ("x", [])
+    assert [moved.server for moved in late[0].failovers] == [first.url]
 
 
 def test_the_same_server_twice_is_one() -> None:

@@ -10,12 +10,14 @@ and Ctrl-C, closes the connection, and with it the server's work.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import TypeVar
 
@@ -111,8 +113,8 @@ class Client:
         self._wait = self._cancelled.wait if wait is None else wait
         self.profile: ServerProfile | None = None
         """What is known of the server; whoever makes the client may put it here. See `profile_of`."""
-        self._failovers: list[Failover] = []
-        """Not yet told of with a reply."""
+        self._failovers: SimpleQueue[Failover] = SimpleQueue()
+        """Found out while no reply was asked for; told of with the next one."""
 
     def __enter__(self) -> Client:
         return self
@@ -147,12 +149,12 @@ class Client:
     @property
     def is_daneel(self) -> bool:
         """Whether the server is daneel's own and knows the additions to the dialect. Asks `/v1/models` once."""
-        return self._asking(lambda endpoint: endpoint.is_daneel, None)[0]
+        return self._found_out(lambda endpoint: endpoint.is_daneel)
 
     @property
     def model(self) -> str:
         """The model asked for: the one given, or the only one served. Raises `ModelNotChosen`."""
-        return self._asking(lambda endpoint: endpoint.model, None)[0]
+        return self._found_out(lambda endpoint: endpoint.model)
 
     def served_context(self) -> int | None:
         """Tokens that the context of the server asked first holds; None when it does not say. Raises nothing."""
@@ -163,7 +165,7 @@ class Client:
 
     def models(self) -> list[ServedModel]:
         """What `/v1/models` lists now. Raises `ClientError`."""
-        return self._asking(lambda endpoint: endpoint.models(), None)[0]
+        return self._found_out(lambda endpoint: endpoint.models())
 
     def chat(
         self,
@@ -192,12 +194,21 @@ class Client:
             endpoint.reasoning_field = reply.reasoning_field or endpoint.reasoning_field
             return replace(reply, warnings=[*warnings, *reply.warnings], server=endpoint.address)
 
-        reply, num_retries = self._asking(send, end_at)
-        failovers, self._failovers = self._failovers, []
+        reply, num_retries, failovers = self._asking(send, end_at)
+        with contextlib.suppress(Empty):
+            while True:
+                failovers.insert(0, self._failovers.get_nowait())
         return replace(reply, num_retries=num_retries, failovers=failovers)
 
-    def _asking(self, send: Callable[[Endpoint], _T], end_at: float | None) -> tuple[_T, int]:
-        """What `send` gives with the first server that answers, in rounds while that is allowed, and how often it failed."""
+    def _found_out(self, send: Callable[[Endpoint], _T]) -> _T:
+        found, _, failovers = self._asking(send, None)
+        for failover in failovers:
+            self._failovers.put(failover)
+        return found
+
+    def _asking(self, send: Callable[[Endpoint], _T], end_at: float | None) -> tuple[_T, int, list[Failover]]:
+        """What `send` gives with the first server that answers, in rounds while that is allowed, how often it failed, and
+        which servers did in the last round."""
         num_failed = 0
         for num_rounds in itertools.count():
             failed: list[tuple[Endpoint, ClientError]] = []
@@ -209,8 +220,7 @@ class Client:
                     if not may_move(error):
                         raise
                 else:
-                    self._moved(failed, endpoint)
-                    return result, num_failed + len(failed)
+                    return result, num_failed + len(failed), self._moved(failed, endpoint)
             num_failed += len(failed)
             pauses_s = [self._retries.pause_s(error, num_rounds, reached=each.reached) for each, error in failed]
             pause_s = min((pause for pause in pauses_s if pause is not None), default=None)
@@ -244,11 +254,9 @@ class Client:
         self._wait(pause_s)
         return True
 
-    def _moved(self, failed: Sequence[tuple[Endpoint, ClientError]], endpoint: Endpoint) -> None:
+    def _moved(self, failed: Sequence[tuple[Endpoint, ClientError]], endpoint: Endpoint) -> list[Failover]:
         """`endpoint` answered, after those that failed in the same round."""
         if failed:
             self._rotation.stick_to(endpoint)
-            self._failovers = [
-                *self._failovers,
-                *(Failover(each.address, endpoint.address, endpoint.model_if_known, str(error)) for each, error in failed),
-            ]
+        model = endpoint.model_if_known
+        return [Failover(each.address, endpoint.address, model, str(error)) for each, error in failed]
