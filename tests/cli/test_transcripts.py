@@ -149,6 +149,17 @@ def test_export_atif(run_id: str) -> None:
     assert found["extra"]["state"] == "answered"
 
 
+def test_export_atif_says_where_the_conversation_was_made_shorter(run_id: str) -> None:
+    with TranscriptStore() as store:
+        values = (run_id, json.dumps({"reason": "estimate", "tiers": ["results"]}))
+        store.write("INSERT INTO events VALUES (?, 1000, 1.0, 'compacted', 3, ?)", values, durable=False)
+    (found,) = [json.loads(line) for line in invoke("export", run_id, "--format", "atif").stdout.splitlines()]
+    last = found["steps"][-1]
+    assert (last["source"], last["step_id"]) == ("system", 6)
+    assert last["extra"]["context_management"] == {"type": "compaction", "boundary": "truncate"}
+    assert last["extra"]["tiers"] == ["results"]
+
+
 def test_export(run_id: str, tmp_path: Path) -> None:
     lines = [json.loads(line) for line in invoke("export").stdout.splitlines()]
     assert lines[0]["kind"] == "run"

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -411,3 +415,42 @@ def test_a_conversation_without_anybody_ends_with_the_answer_that_is_due(store: 
     store.write("UPDATE runs SET process = '1 long ago'", (), durable=False)
     resumed = resume(store, "last", post.harness, client=Script(answer("Well then.")))
     assert (resumed.stop_reason, resumed.answer) == ("answered", "Well then.")
+
+
+def test_what_runs_at_the_same_time_is_on_record_as_it_ends(store: TranscriptStore) -> None:
+    """One of two calls has ended, the other is interrupted: only of this one the outcome is not known."""
+    kept: list[str] = []
+
+    @tool(effects="write", parallel=True)
+    def quick() -> str:
+        """Quick."""
+        kept.append("quick")
+        return "quick is done"
+
+    @tool(effects="write", parallel=True)
+    def slow() -> str:
+        """Slow."""
+        while not any(row.event.kind == "result" for row in store.events(store.find("last").id)):
+            time.sleep(0.001)
+        kept.append("slow")
+        if len(kept) == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+            ended.wait(30)
+        return "slow is done"
+
+    ended = threading.Event()
+    held = Harness(tools=[slow, quick], safety=ALLOWED)
+    both = [
+        ToolCall(id=name, function=FunctionCall(name, "{}"), type="function", index=index)
+        for index, name in enumerate(("slow", "quick"))
+    ]
+    reply = Reply(Message("assistant", None, tool_calls=both), "tool_calls")
+    cancelled = run(held, "Both.", client=Script(reply), transcript=store)
+    ended.set()
+    assert cancelled.stop_reason == "cancelled"
+    client = Script(answer("Done."))
+    resumed = resume(store, cancelled.id, held, client=client)
+    told = [message["content"] for message in client.requests[0] if message["role"] == "tool"]
+    assert "Nobody knows" in told[0]
+    assert "quick is done" in told[1]
+    assert (resumed.stop_reason, kept) == ("answered", ["quick", "slow"])

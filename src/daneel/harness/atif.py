@@ -63,6 +63,8 @@ class _Steps:
             self._tools = event.data.get("tools")
         elif event.kind == "reply":
             self._begin_reply(row)
+        elif event.kind == "compacted":
+            self._compacted(row)
         elif event.kind not in ORDINARY:
             self._beside(event.to_dict())
 
@@ -117,6 +119,13 @@ class _Steps:
             self._reply["metrics"] = {**counted, **_present(extra=more or None)}
         reply = _present(turn=row.event.turn, finish_reason=data.get("finish_reason"), tools=self._tools)
         self._extra().update(reply)
+
+    def _compacted(self, row: EventRow) -> None:
+        """The conversation was made shorter: what the steps before say stays, the model is sent less of it from here on."""
+        self._reply = None
+        step = self._step(row.at, "system", "The conversation was made shorter.")
+        how = {"type": "compaction", "boundary": "truncate"}
+        step["extra"] = {"context_management": how, **row.event.to_dict()}
 
     def _extra(self) -> JsonObject:
         step = self._reply if self._reply is not None else self._steps[-1]

@@ -48,30 +48,58 @@ def execute(
     )
     records = recorder.recall(runnable, meter)
     outcomes: list[Outcome] = []
+    concluded = _Concluded(recorder)
     try:
         if together:
             permitted = [attempt for attempt in runnable if _permit(attempt, gates, guard, meter, records)]
             for attempt in permitted:
                 _intend(attempt, recorder)
-            _run_together([attempt for attempt in permitted if attempt.id not in records], records, policy, guard)
+            to_run = [attempt for attempt in permitted if attempt.id not in records]
+            _run_together(to_run, records, policy, guard, concluded)
         for attempt in attempts:
             if not together and _permit(attempt, gates, guard, meter, records):
                 _intend(attempt, recorder)
                 records[attempt.id] = records.get(attempt.id) or _run(attempt, policy, guard)
-            outcomes.append(_outcome(attempt, records.get(attempt.id), recorder))
+            outcomes.append(_outcome(attempt, records.get(attempt.id), recorder, concluded))
             calls.append(outcomes[-1].record)
     except KeyboardInterrupt:
-        calls.extend(_interrupted(attempt, records.get(attempt.id), recorder) for attempt in attempts[len(outcomes) :])
+        concluded.close()
+        calls.extend(_interrupted(attempt, records.get(attempt.id), concluded) for attempt in attempts[len(outcomes) :])
         raise
     return outcomes
 
 
-def _interrupted(attempt: Attempt, record: CallRecord | None, recorder: Recorder) -> CallRecord:
+class _Concluded:
+    """Puts results on record, each as soon as it is there: also those of tools that run at the same time, in their threads."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._ids: set[str] = set()
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def add(self, record: CallRecord, *, late: bool = False) -> None:
+        """Once for each call. `late`: from a thread; not once the calls have been given up."""
+        with self._lock:
+            if record.id in self._ids or (late and self._closed):
+                return
+            self._ids.add(record.id)
+            record.turn = self._recorder.turn
+            duration_s = round(record.duration_s, 6)
+            data = {"id": record.id, "name": record.name, "result": record.result, "error": record.error}
+            self._recorder.event("result", **data, duration_s=duration_s, **record.extras())
+
+    def close(self) -> None:
+        """Nobody waits for the threads any more: what they find out comes too late."""
+        with self._lock:
+            self._closed = True
+
+
+def _interrupted(attempt: Attempt, record: CallRecord | None, concluded: _Concluded) -> CallRecord:
     """The record of a call that Ctrl-C found before its outcome was known: it may have had its effect, in part or whole."""
     record = record or CallRecord(attempt.name, attempt.bound.arguments if attempt.bound else attempt.written, id=attempt.id)
-    record.turn = recorder.turn
     record.error = record.error or "interrupted"
-    recorder.event("result", id=record.id, name=record.name, result=record.result, error=record.error)
+    concluded.add(record)
     return record
 
 
@@ -109,18 +137,9 @@ def _intend(attempt: Attempt, recorder: Recorder) -> None:
     recorder.event("call", id=attempt.id, name=attempt.name, arguments=arguments, effects=effects)
 
 
-def _outcome(attempt: Attempt, record: CallRecord | None, recorder: Recorder) -> Outcome:
+def _outcome(attempt: Attempt, record: CallRecord | None, recorder: Recorder, concluded: _Concluded) -> Outcome:
     if record is not None:
-        record.turn = recorder.turn
-        recorder.event(
-            "result",
-            id=record.id,
-            name=record.name,
-            result=record.result,
-            error=record.error,
-            duration_s=round(record.duration_s, 6),
-            **record.extras(),
-        )
+        concluded.add(record)
         return Outcome(record, record.result or "", was_made=True)
     problem = attempt.problem
     assert problem is not None
@@ -148,14 +167,16 @@ def _run(attempt: Attempt, policy: Recovery, guard: Guard) -> CallRecord:
     return record
 
 
-def _run_together(attempts: Sequence[Attempt], records: dict[str, CallRecord], policy: Recovery, guard: Guard) -> None:
+def _run_together(
+    attempts: Sequence[Attempt], records: dict[str, CallRecord], policy: Recovery, guard: Guard, concluded: _Concluded
+) -> None:
     """Run tools at the same time, one daemon thread each (Ctrl-C need not wait for them); fills `records` by call id."""
-    threads = [
-        threading.Thread(
-            target=lambda attempt=attempt: records.__setitem__(attempt.id, _run(attempt, policy, guard)), daemon=True
-        )
-        for attempt in attempts
-    ]
+
+    def run(attempt: Attempt) -> None:
+        records[attempt.id] = record = _run(attempt, policy, guard)
+        concluded.add(record, late=True)
+
+    threads = [threading.Thread(target=run, args=(attempt,), daemon=True) for attempt in attempts]
     for thread in threads:
         thread.start()
     for thread in threads:

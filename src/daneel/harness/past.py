@@ -259,6 +259,7 @@ def _record(attempt: Attempt, result: JsonObject) -> CallRecord:
     record = CallRecord(attempt.name, arguments, result.get("result"), result.get("error"), attempt.id)
     record.returned, record.notes = result.get("returned"), tuple(result.get("notes") or ())
     record.duration_s = result.get("duration_s") or 0.0
+    record.returned, record.notes = result.get("returned"), tuple(result.get("notes") or ())
     return record
 
 
