@@ -298,3 +298,31 @@ def test_arguments_as_one_object_in_a_function_tag(family: str) -> None:
 def test_a_value_is_not_ended_by_guess_where_its_end_stands_already(behind: str) -> None:
     got = _read("qwen3-coder", f"<tool_call>\n<function=f>\n<parameter=x>\na\n</parameter>{behind}\n</tool_call>")
     assert (got.calls, [failed.error_type for failed in got.failed]) == ([], ["malformed"])
+
+
+# -- Llama's own tools ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "calls"),
+    [
+        ('<|python_tag|>brave_search.call(query="a \\"b\\"")<|eom_id|>', [("brave_search", {"query": 'a "b"'}, None)]),
+        ('see <|python_tag|>f.call(x="a", n=1)', [("f", {"x": "a", "n": 1}, None)]),
+        ("<|python_tag|>now.call()", [("now", {}, None)]),
+    ],
+)
+def test_tools_of_llamas_makers_are_called_by_a_method(text: str, calls: list[tuple[str, Any, str | None]]) -> None:
+    for family in ("llama3-json", "llama4-json"):
+        assert _calls(_read(family, text.replace("<|eom_id|>", "<|eom|>" if "4" in family else "<|eom_id|>"))) == calls
+
+
+@pytest.mark.parametrize("code", ["print(1)", "now()", "import math\nprint(math.call(x))", ".call()", "x = f.call(n=1)"])
+def test_code_behind_the_marker_is_text(code: str) -> None:
+    got = _read("llama3-json", f"<|python_tag|>{code}")
+    assert (got.content, got.calls, got.failed) == (f"<|python_tag|>{code}", [], [])
+
+
+def test_a_method_call_that_breaks_off_failed() -> None:
+    for text, kind in (('f.call(x="a', "truncated"), ('f.call("a")', "malformed")):
+        got = _read("llama3-json", f"<|python_tag|>{text}")
+        assert (got.calls, [(failed.name, failed.error_type) for failed in got.failed]) == ([], [("f", kind)])

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from daneel.formats.base import Tool
-from daneel.formats.json_scan import JsonScanner
+from daneel.formats.json_scan import WHITE, JsonScanner
 from daneel.formats.lark import join, json_rule, object_schema, quote
 from daneel.formats.python_scan import KEY, WHITE_RUN, PythonCallScanner
 from daneel.formats.python_tokens import PythonString
@@ -101,6 +101,31 @@ class BarePythonGrammar(PythonGrammar):
         white = WHITE_RUN.match(text, pos)
         pos = white.end() if white else pos
         return PythonGrammar.head(self, text, pos) if text[pos : pos + 1] in ("", "[") else "no"
+
+
+@dataclass(frozen=True, slots=True)
+class MethodGrammar(PythonGrammar):
+    """Calls of one method of the tool: `brave_search.call(query="x")`. The method's name is no part of the tool's."""
+
+    method: str = ".call"
+    in_list: bool = False
+
+    @property
+    def expected_head(self) -> str:
+        return f"a tool's name and '{self.method}('"
+
+    def head(self, text: str, pos: int) -> Head:
+        found = PythonGrammar.head(self, text, pos)
+        if found != "yes":
+            return found
+        name = text[pos:].partition("(")[0].strip(WHITE)
+        return "yes" if name.endswith(self.method) and name != self.method and name[0] != "[" else "no"
+
+    def scanner(self, tools: ToolSet) -> PythonCallScanner:
+        return PythonCallScanner(tools, in_list=False, method=self.method)
+
+    def write_several(self, calls: Sequence[tuple[str, str]]) -> str:
+        return PythonGrammar.write_several(self, [(name + self.method, arguments) for name, arguments in calls])
 
 
 class _Members(JsonScanner):

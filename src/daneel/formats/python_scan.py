@@ -65,10 +65,14 @@ class _Call:
 
 
 class PythonCallScanner:
-    """Scans one body. A state is what may come next; white space may stand before it."""
+    """Scans one body. A state is what may come next; white space may stand before it.
 
-    def __init__(self, tools: ToolSet, *, in_list: bool) -> None:
+    `method`: what must stand behind each tool's name, being no part of it.
+    """
+
+    def __init__(self, tools: ToolSet, *, in_list: bool, method: str = "") -> None:
         self._tools = tools
+        self._method = method
         self._wants_list = in_list
         self._state = "start"
         self._offset = 0
@@ -161,6 +165,9 @@ class PythonCallScanner:
         state = self._state
         if state == "paren" and char == "(":
             self.name = "".join(self._token)
+            if not self.name.endswith(self._method) or self.name == self._method:
+                return self._fail(f"expected a tool's name and '{self._method}('", self._token_start)
+            self.name = self.name.removesuffix(self._method)
             self.is_meant = self.is_meant or (self._tools.known and self._tools.declared(self.name))
             self._frames, self._json, self._string = [_Frame(")", set())], [], PythonString()
             self._state = "first_argument"

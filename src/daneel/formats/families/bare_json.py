@@ -10,6 +10,7 @@ from daneel.formats.families.pythonic import LLAMA3_HEADER, LLAMA3_STOPS, LLAMA4
 from daneel.formats.family import Family
 from daneel.formats.json_args import CallKeys, JsonGrammar
 from daneel.formats.named_json import NamedJsonGrammar
+from daneel.formats.python_args import MethodGrammar
 from daneel.formats.strict_json import BareJsonGrammar, BegunTagGrammar
 from daneel.formats.syntax import CallSyntax
 
@@ -25,14 +26,15 @@ _PARAMETERS = CallKeys(arguments=("parameters", "arguments"))
 _WRITTEN = '{"name": {name}, "parameters": {arguments}}'
 _LLAMA_JSON = JsonGrammar(keys=_PARAMETERS, written=_WRITTEN, slack="")
 
-# meta-llama/Llama-3.1-8B-Instruct, Llama-3.2-3B-Instruct, and vLLM's templates for them. Several calls are separated by "; "
+# meta-llama/Llama-3.1-8B-Instruct, Llama-3.2-3B-Instruct, and vLLM's templates for them. Several calls are separated by "; ";
+# tools of Meta's own are called as `brave_search.call(query="x")` behind the marker
 _LLAMA3 = Family(
     name="llama3-json",
     aliases=("llama3", "llama3.1", "llama3.2", "llama3.3"),
     call=CallSyntax(
         open="",
         close="",
-        grammar=EitherGrammar(_LLAMA_JSON, _FUNCTION_TAG),
+        grammar=EitherGrammar(EitherGrammar(_LLAMA_JSON, _FUNCTION_TAG), MethodGrammar()),
         separator="; ",
         also_open=("<|python_tag|>",),
         body_opens=("<function=",),
