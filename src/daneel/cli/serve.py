@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import os
 import re
@@ -19,7 +20,7 @@ import typer
 
 from daneel.cli.format_file import customiser
 from daneel.cli.models import TerminalProgress
-from daneel.cli.values import read_text, template_variables
+from daneel.cli.values import byte_size, read_text, template_variables
 from daneel.errors import UserError
 
 if TYPE_CHECKING:
@@ -92,6 +93,14 @@ def serve(
     prefill_step_size: Annotated[
         int, typer.Option(min=16, max=4096, metavar="N", help="Prompt tokens evaluated beside the running requests in a step.")
     ] = 256,
+    prompt_cache_size: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Conversations kept in memory that left the KV cache; 0: none.")
+    ] = 256,
+    prompt_cache_bytes: Annotated[str, typer.Option(metavar="SIZE", help="Memory for them.")] = "1GiB",
+    prompt_cache_dir: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder where they outlive a restart; without one they do not.")
+    ] = None,
+    prompt_cache_disk: Annotated[str, typer.Option(metavar="SIZE", help="Room for them in that folder.")] = "8GiB",
     script: Annotated[Path | None, typer.Option(metavar="FILE", help="Scripted engine: the JSON lines to replay.")] = None,
     served_model_name: Annotated[str | None, typer.Option(metavar="NAME", help="The name clients see.")] = None,
     until_stdin_closes: Annotated[bool, typer.Option(hidden=True)] = False,
@@ -100,6 +109,7 @@ def serve(
     os.environ.pop(_KEY_VARIABLE, None)  # the children have no business with it
     try:
         from daneel.server import serve as hosting
+        from daneel.server.engines.base import PromptCache
         from daneel.server.served_model import ServeOptions
     except ModuleNotFoundError as error:
         raise _missing(error) from error
@@ -131,6 +141,13 @@ def serve(
             kv_tokens=kv_tokens,
             kv_type=cast(Any, _one_of("--kv-type", kv_type, KV_TYPES)),
             prefill_chunk_tokens=prefill_step_size,
+            prompt_cache=PromptCache(
+                max_entries=prompt_cache_size,
+                max_bytes=byte_size("--prompt-cache-bytes", prompt_cache_bytes),
+                folder=str(prompt_cache_dir.absolute()) if prompt_cache_dir else None,
+                max_disk_bytes=byte_size("--prompt-cache-disk", prompt_cache_disk),
+                scope=hashlib.sha256((options.template_source or "").encode()).hexdigest(),
+            ),
         )
         asyncio.run(_serve(spec, options, sock, host, api_key, until_stdin_closes))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,16 @@ def read_tools(path: Path) -> list[Any]:
     if not isinstance(tools, list):
         raise UserError(f"--tools: {path} must hold a JSON array of tool declarations")
     return tools
+
+
+def byte_size(option: str, text: str) -> int:
+    """Bytes, from a number with a unit or without: `2GiB`, `512MiB`, `1000000`, `0`. Raises `UserError`."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(|[KMGT]i?B?|B)", text.strip(), re.IGNORECASE)
+    if match is None:
+        raise UserError(f"{option} is {text!r}, but must be a size such as 512MiB, 2GiB or 0")
+    unit = match[2].upper()
+    power = "KMGT".index(unit[0]) + 1 if unit[:1] in "KMGT" and unit else 0
+    return int(float(match[1]) * (1024 if "I" in unit or len(unit) == 1 else 1000) ** power)
 
 
 def template_variables(option: str, text: str) -> dict[str, Any]:

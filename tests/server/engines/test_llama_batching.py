@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from daneel.server.engines import llama_cpp as engine_module
-from daneel.server.engines.base import EngineSpec, Generate, Sampling, StepOutput
+from daneel.server.engines.base import EngineSpec, Generate, PromptCache, Sampling, StepOutput
 from daneel.server.engines.llama_cpp import LlamaCppEngine
 
 pytestmark = pytest.mark.model
@@ -154,5 +154,33 @@ def test_a_prompt_that_fits_the_context_always_gets_its_room(smollm2_path: Path)
             for words in (20, 60, 5):
                 last = alone(engine, "word " * words, max_tokens=300)[-1]
                 assert last.finish in ("stop", "length")
+    finally:
+        engine.close()
+
+
+def test_a_restart_finds_what_was_kept_on_disk(smollm2_path: Path, tmp_path: Path) -> None:
+    kept = PromptCache(folder=str(tmp_path / "cache"))
+    outputs: list[list[StepOutput]] = []
+    for _ in range(2):
+        engine = load(smollm2_path, context_tokens=512, prompt_cache=kept)
+        try:
+            outputs.append(alone(engine, ask(QUESTIONS[0])))
+        finally:
+            engine.close()
+    cold, warm = outputs
+    assert (cold[-1].cached_tokens, cold[-1].cache_source) == (0, None)
+    assert warm[-1].cache_source == "disk"
+    assert warm[-1].cached_tokens == cold[-1].prefill_total - 1  # one token is left to evaluate
+    assert ids_of(warm) == ids_of(cold)
+
+
+def test_what_left_the_cells_comes_back_from_memory(smollm2_path: Path) -> None:
+    engine = load(smollm2_path, context_tokens=128, kv_tokens=128, num_sequences=1)
+    try:
+        first = alone(engine, ask(QUESTIONS[0]))
+        alone(engine, "word " * 100, max_tokens=2)
+        again = alone(engine, ask(QUESTIONS[0]))
+        assert again[-1].cache_source == "host_memory"
+        assert ids_of(again) == ids_of(first)
     finally:
         engine.close()

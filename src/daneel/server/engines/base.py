@@ -21,6 +21,19 @@ class EngineLoadError(UserError):
     """The model could not be loaded. The message is one sentence that says why."""
 
 
+class PromptCache(Struct, frozen=True):
+    """Where sequences are kept that left the KV cells: at most `max_entries` of `max_bytes` in host memory, then on a disk.
+
+    `folder` `None`: no disk. `scope` is mixed into what authenticates its files: the template, say.
+    """
+
+    max_entries: int = 256
+    max_bytes: int = 2**30
+    folder: str | None = None
+    max_disk_bytes: int = 8 * 2**30
+    scope: str = ""
+
+
 class EngineSpec(Struct, frozen=True):
     """What to load and how. `gpu_layers` "all" or a number; `None` elsewhere lets the engine choose (and report).
 
@@ -37,6 +50,7 @@ class EngineSpec(Struct, frozen=True):
     num_sequences: int = 8
     kv_tokens: int | None = None
     kv_type: KvType = "f16"
+    prompt_cache: PromptCache = PromptCache()
     script_path: str | None = None
 
 

@@ -201,6 +201,12 @@ class KvCache:
             self._remove(holder)
         return before - self.num_used
 
+    def save_all(self) -> None:
+        """Keep what is idle elsewhere, too: the cells are about to go."""
+        for holder in sorted(self._holders, key=_used_at):
+            if not holder.running:
+                self._keep_elsewhere(holder)
+
     def forget_all(self) -> None:
         """The native cells are gone: nothing is held any more, by anybody."""
         self._free_seqs += [holder.seq for holder in self._holders]

@@ -31,6 +31,7 @@ from daneel.server.engines.base import (
     StopCause,
     TokenAlternatives,
 )
+from daneel.server.engines.cache_tiers import Tiers
 from daneel.server.engines.checks import Limits, check_request
 from daneel.server.engines.grammar import GrammarCompiler, GrammarError, Matcher, marked_pieces
 from daneel.server.engines.kv_cache import KvCache
@@ -103,12 +104,16 @@ class LlamaCppEngine:
         self._limits = Limits(len(info.pieces), info.context_tokens)
         self._batch = LlamaBatch(context, max_tokens=llama_model.batch_tokens(spec), num_vocab=self._limits.num_vocab)
         rolls_back = llama_model.rolls_back(model)
+        self._tiers = Tiers.open(
+            spec.prompt_cache, scope=[spec.kv_type, info.engine_version, *llama_model.identity(model, spec)]
+        )
         self._cells = LlamaCells(context, rolls_back=rolls_back)
         self.cache = KvCache(
             self._cells,
             capacity=num_cells,
             max_sequences=llama_model.num_native_sequences(spec),
             rolls_back=rolls_back,
+            tiers=self._tiers.in_order,
             text_of=self._text,
         )
         self._eog_ids = frozenset(info.eog_ids)
@@ -151,8 +156,9 @@ class LlamaCppEngine:
 
     def close(self) -> None:
         for sequence in list(self._sequences):
-            sequence.sampler.close()
-        self._sequences.clear()
+            self._release(sequence)
+        self.cache.save_all()
+        self._tiers.flush()
         self._batch.close()
         native.llama_free(self._context)
         native.llama_model_free(self._model)

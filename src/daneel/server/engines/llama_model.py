@@ -187,6 +187,13 @@ def rolls_back(model: Any) -> bool:
     return not (native.llama_model_is_recurrent(model) or native.llama_model_is_hybrid(model))
 
 
+def identity(model: Any, spec: EngineSpec) -> list[str]:
+    """What a saved state fits: this model's file, by name, size and parameters, and how llama.cpp was built."""
+    path = Path(spec.model_path or "")
+    size = path.stat().st_size if path.exists() else 0
+    return [path.name, str(size), str(native.llama_model_n_params(model)), llama_cpp.__version__]
+
+
 def make_context(model: Any, spec: EngineSpec, num_cells: int, log: LogLines) -> Any:
     """A native context whose sequences share `num_cells`. Raises `EngineLoadError`, most likely for want of memory."""
     params = native.llama_context_default_params()

@@ -1,0 +1,110 @@
+"""What left the KV cells: found again by its longest prefix, within its bounds, and never believed when it was changed."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from daneel.server.engines.cache_tiers import DiskTier, MemoryTier
+
+IDS = list(range(40))
+STATE = bytes(range(256))
+
+
+def disk(folder: Path, *, max_bytes: int = 1_000_000, scope: str = "model") -> DiskTier:
+    return DiskTier(folder, max_bytes=max_bytes, scope=scope)
+
+
+def test_the_longest_prefix_is_found() -> None:
+    tier = MemoryTier(max_bytes=1000, max_entries=10)
+    tier.put("", [1, 2, 3], b"a")
+    tier.put("", [1, 2, 9, 9], b"b")
+    assert tier.longest("", [1, 2, 9, 8], whole=False) == (3, (1, 2, 9, 9), "host_memory")
+    assert tier.longest("", [1, 2, 3, 4], whole=True) == (3, (1, 2, 3), "host_memory")
+    assert tier.longest("", [1, 2, 9, 8], whole=True) is None
+    assert tier.longest("other", [1, 2, 3], whole=False) is None
+    assert tier.get("", (1, 2, 3)) == b"a"
+
+
+def test_a_beginning_of_what_is_kept_is_not_kept_twice() -> None:
+    tier = MemoryTier(max_bytes=1000, max_entries=10)
+    tier.put("", [1, 2], b"aa")
+    tier.put("", [1, 2, 3], b"bbb")
+    assert tier.num_bytes == 3
+    assert tier.get("", (1, 2)) is None
+
+
+@given(st.lists(st.tuples(st.lists(st.integers(0, 3), min_size=1, max_size=4), st.binary(max_size=30)), max_size=20))
+def test_the_bounds_hold(entries: list[tuple[list[int], bytes]]) -> None:
+    tier = MemoryTier(max_bytes=60, max_entries=4)
+    for ids, state in entries:
+        tier.put("", ids, state)
+        assert tier.num_bytes == sum(map(len, tier._kept.values())) <= 60
+        assert len(tier._kept) <= 4
+
+
+def test_what_memory_lets_go_of_goes_to_the_disk(tmp_path: Path) -> None:
+    tier = MemoryTier(max_bytes=300, max_entries=10, below=disk(tmp_path))
+    tier.put("", IDS, STATE)
+    tier.put("", [7, 7, 7], STATE)
+    tier.flush()
+    restarted = disk(tmp_path)
+    assert restarted.get("", IDS) == STATE
+    assert restarted.get("", [7, 7, 7]) == STATE
+
+
+def test_files_are_for_their_owner_only(tmp_path: Path) -> None:
+    disk(tmp_path / "cache").put("", IDS, STATE)
+    modes = {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "cache").iterdir()}
+    assert modes == {0o600}
+    assert stat.S_IMODE((tmp_path / "cache").stat().st_mode) == 0o700
+
+
+def test_any_flipped_bit_means_nothing_is_there(tmp_path: Path) -> None:
+    disk(tmp_path).put("", IDS, STATE)
+    [path] = tmp_path.glob("*.kv")
+    data = path.read_bytes()
+    for at in range(0, len(data), 7):
+        changed = bytearray(data)
+        changed[at] ^= 1 << (at % 8)
+        path.write_bytes(bytes(changed))
+        tier = disk(tmp_path)
+        assert tier.longest("", IDS, whole=False) is None
+        assert tier.get("", IDS) is None
+    path.write_bytes(data[:-1])
+    assert disk(tmp_path).get("", IDS) is None
+
+
+def test_a_file_changed_while_the_server_runs_is_not_believed(tmp_path: Path) -> None:
+    tier = disk(tmp_path)
+    tier.put("", IDS, STATE)
+    [path] = tmp_path.glob("*.kv")
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
+    assert tier.get("", IDS) is None
+    assert tier.longest("", IDS, whole=False) is None
+
+
+@pytest.mark.parametrize(("scope", "tenant"), [("another model", "a"), ("model", "b")])
+def test_another_model_or_tenant_finds_nothing(tmp_path: Path, scope: str, tenant: str) -> None:
+    disk(tmp_path).put("a", IDS, STATE)
+    assert disk(tmp_path, scope=scope).longest(tenant, IDS, whole=False) is None
+
+
+def test_a_tenant_cannot_be_written_into_anothers_file(tmp_path: Path) -> None:
+    disk(tmp_path).put("a", IDS, STATE)
+    [path] = tmp_path.glob("*.kv")
+    path.write_bytes(path.read_bytes().replace(b'{"tenant": "a"}', b'{"tenant": "b"}'))
+    assert disk(tmp_path).longest("b", IDS, whole=False) is None
+
+
+def test_the_disks_bound_holds_and_the_oldest_goes(tmp_path: Path) -> None:
+    tier = disk(tmp_path, max_bytes=1000)
+    for number in range(6):
+        tier.put("", [number] * 10, STATE)
+    assert tier.get("", [0] * 10) is None
+    assert tier.get("", [5] * 10) == STATE
+    assert sum(path.stat().st_size for path in tmp_path.glob("*.kv")) <= 1000
