@@ -27,5 +27,5 @@ def test_sizes(text: str, size: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "GiB", "-1", "1.GiB", "2 bananas", "1e9", "∞"])
 def test_what_is_no_size_is_said(text: str) -> None:
-    with pytest.raises(UserError, match="--x is .* must be a size"):
+    with pytest.raises(UserError, match=r"--x is .* must be a size"):
         byte_size("--x", text)
