@@ -203,6 +203,25 @@ asyncio.run(main())
 
 
 @pytest.mark.model
+def test_the_cache_on_disk_outlives_the_process(smollm2_path: Path, tmp_path: Path) -> None:
+    kept = PromptCache(folder=str(tmp_path / "cache"))
+    spec = EngineSpec("llama.cpp", model_path=str(smollm2_path), context_tokens=512, num_threads=1, prompt_cache=kept)
+
+    async def run() -> StepOutput:
+        engine = await EngineProcess.start(spec)
+        try:
+            prompt = await engine.tokenize("word " * 60)
+            outputs = engine.generate(prompt_ids=prompt, max_tokens=2, sampling=Sampling(temperature=0.0))
+            return [output async for output in outputs][-1]
+        finally:
+            await engine.close()
+
+    assert asyncio.run(run()).cache_source is None
+    warm = asyncio.run(run())
+    assert (warm.cache_source, warm.cache_miss) == ("disk", None)
+
+
+@pytest.mark.model
 def test_the_real_engine_is_killed_cancelled_and_greedy_as_before(smollm2_path: Path) -> None:
     async def run() -> None:
         fractions: list[float] = []

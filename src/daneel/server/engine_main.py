@@ -14,6 +14,7 @@ import socket
 import sys
 import threading
 import traceback
+from collections.abc import Callable
 
 from daneel.server.child_process import die_with_parent
 from daneel.server.engine_messages import (
@@ -32,6 +33,9 @@ from daneel.server.engine_messages import (
 from daneel.server.engines.base import Engine, EngineLoadError, EngineSpec, LoadProgress
 from daneel.server.framing import Frames
 from daneel.server.scheduler import Scheduler
+
+SAVE_S = 20.0
+"""How long an engine may take to save its cache when the server ends."""
 
 ENGINE_MODULES = {
     "llama.cpp": "daneel.server.engines.llama_cpp",
@@ -75,19 +79,34 @@ def main() -> int:
         return 1
     frames.send(Loaded(engine.info))
     scheduler = Scheduler(engine, lambda outputs: frames.send(Stepped(outputs)))
-    threading.Thread(target=_read_frames, args=(frames, engine, scheduler), name="frames", daemon=True).start()
-    scheduler.run()
+    saved = threading.Event()
+    save_s = SAVE_S if first.spec.prompt_cache.folder is not None else 0.0
+    arguments = (frames, engine, scheduler, lambda: saved.wait(save_s))
+    threading.Thread(target=_read_frames, args=arguments, name="frames", daemon=True).start()
+    try:
+        scheduler.run()
+    except (BrokenPipeError, ConnectionResetError):
+        if not save_s:
+            raise
+    if save_s:
+        engine.close()
+    saved.set()
     return 0
 
 
-def _read_frames(frames: Frames, engine: Engine, scheduler: Scheduler) -> None:
-    """Read until the end. Leaves by `os._exit`: the main thread may be deep in native code and must not keep the process."""
+def _read_frames(frames: Frames, engine: Engine, scheduler: Scheduler, wait_saved: Callable[[], object]) -> None:
+    """Read until the end. Leaves by `os._exit`: the main thread may be deep in native code and must not keep the process.
+
+    `wait_saved` waits until what should outlive the process is saved, or the time for it is over.
+    """
     code = 1
     try:
         with contextlib.suppress(EOFError, OSError):
             while True:
                 _handle(frames.recv(), frames, engine, scheduler)
         code = 0
+        scheduler.close()
+        wait_saved()
     except BaseException:  # noqa: BLE001 (whatever it is, say it on stderr, which the server keeps, and end)
         traceback.print_exc()
     finally:

@@ -32,6 +32,10 @@ from daneel.server.framing import FrameError
 __all__ = ["Backoff", "EngineDied", "EngineLoadError", "EngineProcess", "EngineRestarting", "EngineSpec"]
 
 
+SAVE_GRACE_S = 25.0
+"""How long a child with a cache folder may take to end: it saves what it has."""
+
+
 class EngineDied(Exception):
     """The engine's process ended while the request was in flight. The message says how."""
 
@@ -179,7 +183,7 @@ class EngineProcess:
         child, self._child = self._child, None
         self._fail_all("the server closed it")
         if child is not None:
-            await child.end()
+            await child.end(SAVE_GRACE_S if self._spec.prompt_cache.folder is not None else 2.0)
 
     # The child's life
 
