@@ -454,3 +454,26 @@ def test_what_runs_at_the_same_time_is_on_record_as_it_ends(store: TranscriptSto
     assert "Nobody knows" in told[0]
     assert "quick is done" in told[1]
     assert (resumed.stop_reason, kept) == ("answered", ["quick", "slow"])
+
+
+def test_a_conversation_goes_on_in_which_a_tool_was_interrupted(store: TranscriptStore) -> None:
+    post = Post()
+    replies = [call("send", letter="A"), call("send", letter="B")]
+    inbox = Said("Leave it. Send B.")
+
+    class Second(Script):
+        def chat(self, messages: Any, **_: Any) -> Reply:
+            reply = super().chat(messages)
+            post.interrupts = len(self.requests) == 1
+            return reply
+
+    with pytest.raises(SystemExit):
+        run(post.harness, "Send A.", client=Second(*replies, SystemExit()), inbox=inbox, transcript=store)
+    assert post.sent == ["A", "B"]
+    store.write("UPDATE runs SET process = '1 long ago'", (), durable=False)
+    live = Script(answer("B is sent."))
+    resumed = resume(store, "last", post.harness, client=live, decide=lambda _: True)
+    assert (resumed.stop_reason, resumed.answer, post.sent) == ("answered", "B is sent.", ["A", "B"])
+    told = [message["content"] for message in live.requests[0] if message["role"] == "tool"]
+    assert "interrupted this call" in told[0]
+    assert "sent B" in told[1]

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from daneel.harness.gatekeeper import Gatekeeper
 from daneel.harness.limits import Meter
+from daneel.harness.pauses import INTERRUPTED, is_interrupted
 from daneel.harness.policy import Recovery
 from daneel.harness.recorder import Recorder
 from daneel.harness.recovery import Attempt, Problem
@@ -60,6 +61,8 @@ def execute(
             if not together and _permit(attempt, gates, guard, meter, records):
                 _intend(attempt, recorder)
                 records[attempt.id] = records.get(attempt.id) or _run(attempt, policy, guard)
+            if is_interrupted(records.get(attempt.id)):
+                raise KeyboardInterrupt  # a person did that then, and the run on record went on
             outcomes.append(_outcome(attempt, records.get(attempt.id), recorder, concluded))
             calls.append(outcomes[-1].record)
     except KeyboardInterrupt:
@@ -98,7 +101,7 @@ class _Concluded:
 def _interrupted(attempt: Attempt, record: CallRecord | None, concluded: _Concluded) -> CallRecord:
     """The record of a call that Ctrl-C found before its outcome was known: it may have had its effect, in part or whole."""
     record = record or CallRecord(attempt.name, attempt.bound.arguments if attempt.bound else attempt.written, id=attempt.id)
-    record.error = record.error or "interrupted"
+    record.error = record.error or INTERRUPTED
     concluded.add(record)
     return record
 

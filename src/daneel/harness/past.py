@@ -8,7 +8,6 @@ effect: `decide` says whether it runs again; if not, the model is told that nobo
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 from daneel.errors import UserError
 from daneel.harness.client_errors import ClientError
 from daneel.harness.limits import Meter
+from daneel.harness.pauses import OWN, active_s, without_pauses
 from daneel.harness.peer import ChatClient, error_from, reply_from
 from daneel.harness.recovery import Attempt, Problem, ProblemKind
 from daneel.harness.reply import Reply
@@ -34,9 +34,6 @@ Decide = Callable[[Attempt], bool]
 ORDINARY = frozenset({"message", "peer", "request", "reply", "call", "result", "stop", "context"})
 """Kinds that every run has. They are in the transcript; a run's `events` hold the others."""
 
-OWN = frozenset({"resumed", "rerun", "unknown_outcome", "transcript_failed"})
-"""Kinds that tell of one attempt at the run, not of the run itself."""
-
 BY_ID = frozenset({"call", "result", "told"})
 ESSENTIAL = frozenset({"reply", "message", "call"})
 """Kinds that make the run what it is: these must come again as they are on record, and in full."""
@@ -44,10 +41,6 @@ ESSENTIAL = frozenset({"reply", "message", "call"})
 ANSWERS = frozenset({"reply", "request_failed"})
 INPUTS = ANSWERS | {"heard", "paused"}
 """Kinds that came from outside, from the server or a person: what the loop is given again."""
-
-INTERRUPTED = "interrupted"
-PAUSES = frozenset({"cancelled", "invalid"})
-"""Stop reasons that end one attempt at a run and leave the run itself open."""
 
 
 class Diverged(UserError):
@@ -62,12 +55,12 @@ class Past:
 
     def __init__(self, run_id: str, rows: Sequence[EventRow], *, decide: Decide, strict: bool = True) -> None:
         self.run_id = run_id
-        self.elapsed_s = _active_s(rows)
+        self.elapsed_s = active_s(rows)
         self.awake = False
         """Whether something has happened that was not on record."""
         self._decide = decide
         self._strict = strict
-        events = _without_pauses([row.event for row in rows])
+        events = without_pauses([row.event for row in rows])
         self.num_turns = sum(event.kind == "reply" for event in events)
         self.out_of_the_ordinary = [event for event in events if event.kind not in ORDINARY]
         self._queues: dict[str, deque[Event]] = {}
@@ -178,6 +171,8 @@ class Past:
             elif result is not None:
                 records[attempt.id] = _record(attempt, result.data)
             elif attempt.id in self._began:
+                if self.has_answer:
+                    raise Diverged(f"run {self.run_id} cannot be rebuilt: it went on, but there is no result of {attempt.name}")
                 unknown.append((attempt, self._decide(attempt)))
         return records, unknown
 
@@ -261,31 +256,6 @@ def _record(attempt: Attempt, result: JsonObject) -> CallRecord:
     record.duration_s = result.get("duration_s") or 0.0
     record.returned, record.notes = result.get("returned"), tuple(result.get("notes") or ())
     return record
-
-
-def _without_pauses(events: list[Event]) -> list[Event]:
-    """The events without what only an interruption left: its stop, results nobody saw, a request that failed at the end."""
-    kept: list[Event] = []
-    for event in events:
-        is_pause = event.kind == "stop" and event.data.get("reason") in PAUSES
-        if is_pause or event.kind == "resumed":
-            while kept and kept[-1].kind == "request_failed":  # it was made again later
-                kept.pop()
-        was_seen = event.kind != "result" or event.data.get("result") is not None or event.data.get("error") != INTERRUPTED
-        if was_seen and not is_pause:
-            kept.append(event)
-    went_on = {event.kind for event in kept} - OWN - {"request_failed"}
-    last = max((number for number, event in enumerate(kept) if event.kind in went_on), default=-1)
-    return [event for number, event in enumerate(kept) if event.kind != "request_failed" or number < last]
-
-
-def _active_s(rows: Sequence[EventRow]) -> float:
-    """Seconds that attempts at the run were at work: the time between them does not count."""
-    total = 0.0
-    for before, after in itertools.pairwise(rows):
-        if after.event.kind != "resumed":
-            total += max(0.0, after.at - before.at)
-    return total
 
 
 def _json(value: Any) -> str:

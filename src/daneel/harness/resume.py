@@ -15,7 +15,8 @@ from daneel.errors import UserError
 from daneel.harness.definition import Harness
 from daneel.harness.inbox import Inbox
 from daneel.harness.loop import run
-from daneel.harness.past import PAUSES, Decide, Diverged, Past
+from daneel.harness.past import Decide, Diverged, Past
+from daneel.harness.pauses import PAUSES
 from daneel.harness.peer import ChatClient
 from daneel.harness.recorder import Observer
 from daneel.harness.recovery import Attempt
