@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from daneel.server.engine_process import Backoff, EngineDied, EngineLoadError, EngineProcess, EngineRestarting, EngineSpec
-from daneel.server.engines.base import Sampling, StepOutput
+from daneel.server.engines.base import PromptCache, Sampling, StepOutput
 
 QUICK = Backoff(first_s=0.05, ceiling_s=0.2)
 FOREVER = {"text": "x" * 2000, "delay_ms": 5, "repeat": True}
