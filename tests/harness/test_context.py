@@ -463,6 +463,9 @@ def test_three_thousand_turns() -> None:
 
 # ---- whatever comes
 
+THOUGHTS = " ".join(f"I think of {n}." for n in range(90))
+"""Long, but not the same over and over: that would be found, and ended."""
+
 
 @st.composite
 def replies(draw: st.DrawFn) -> list[Reply]:
@@ -477,7 +480,7 @@ def replies(draw: st.DrawFn) -> list[Reply]:
                 "failed": failed_call('<tool_call>{"name": "page", "arguments": {"number": </tool_call>', name="page"),
                 "unknown": calls(("pages", {"nummer": number})),
                 "empty": text(""),
-                "thoughts": calls(("page", {"number": number}), reasoning="I think of numbers. " * 60),
+                "thoughts": calls(("page", {"number": number}), reasoning=THOUGHTS),
             }[kind]
         )
     return made
