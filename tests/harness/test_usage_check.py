@@ -77,7 +77,7 @@ def test_a_count_that_falls_because_the_oldest_messages_went_is_found() -> None:
     sizes = counted(Talk(400), [600] * 12, lambda tokens, new: tokens)
     size, tokens = sizes[-1]
     assert not seen(check := UsageCheck(), sizes)
-    assert check.see(Counted(size + Size(900, 800), tokens - 500)) is not None
+    assert check.see(Counted(size + Size(900, 800, 300), tokens - 500)) is not None
 
 
 def test_slow_growth_at_the_ceiling_adds_up() -> None:
@@ -183,31 +183,75 @@ def test_a_first_prompt_cut_to_the_known_context_is_found() -> None:
     assert UsageCheck().see(Counted(size, 2040)) is None
 
 
-@settings(max_examples=60, deadline=None)
-@given(
-    question=st.integers(50, 6000),
-    added=st.lists(st.integers(0, 6000), min_size=1, max_size=25),
-    chars_per_token=st.floats(1.2, 5.5),
-    overhead=st.integers(0, 12),
-)
-def test_no_honest_server_is_accused(question: int, added: list[int], chars_per_token: float, overhead: int) -> None:
-    talk, check = Talk(question), UsageCheck()
-    for chars in [0, *added]:
-        talk.add(chars)
-        tokens = sum(int(len(str(message["content"])) / chars_per_token) + overhead for message in talk.messages)
-        assert check.see(Counted(talk.size, tokens)) is None
+KINDS = {
+    "prose": (lambda chars: prose(chars, chars), 4.3),
+    "figures": (lambda chars: ("1934.07, 22;" * chars)[:chars], 1.1),
+    "chinese": (lambda chars: ("今天天气很好我们去看河" * chars)[: chars // 2], 1.4),
+    "code of letters": (lambda chars: ("xKqZpTwVbN" * chars)[:chars], 2.5),
+    "a line": (lambda chars: "-" * chars, 30.0),
+    "long words": (lambda chars: ("internationalization communications " * chars)[:chars], 6.5),
+}
+"""Texts, and about the characters that a tokenizer gets into one token of them."""
+
+parts = st.tuples(st.sampled_from(sorted(KINDS)), st.integers(0, 6000))
 
 
-@settings(max_examples=60, deadline=None)
+class Real:
+    """A conversation of texts of any kind, and what a server counts of it."""
+
+    def __init__(self, overhead: int) -> None:
+        self.size = Size()
+        self.tokens = 0
+        self._overhead = overhead
+
+    def add(self, role: str, kind: str, chars: int, **more: object) -> None:
+        make, chars_per_token = KINDS[kind]
+        content = make(chars)
+        self.size += size_of({"role": role, "content": content, **more})
+        self.tokens += int(len(content) / chars_per_token) + self._overhead
+
+
+@settings(max_examples=150, deadline=None)
+@given(question=parts, added=st.lists(parts, min_size=1, max_size=20), overhead=st.integers(0, 10))
+def test_no_honest_server_is_accused(question: tuple[str, int], added: list[tuple[str, int]], overhead: int) -> None:
+    real, check = Real(overhead), UsageCheck()
+    real.add("user", *question)
+    assert check.see(Counted(real.size, real.tokens)) is None
+    for part in added:
+        real.add("assistant", "prose", 30)
+        real.add("tool", *part)
+        assert check.see(Counted(real.size, real.tokens)) is None
+
+
+@settings(max_examples=150, deadline=None)
 @given(
-    question=st.integers(200, 6000),
-    added=st.lists(st.integers(0, 6000), min_size=2, max_size=25),
-    system=st.integers(0, 400),
+    question=parts,
+    added=st.lists(parts, min_size=2, max_size=20),
+    overhead=st.integers(0, 10),
+    tail=st.integers(0, 20),
 )
-def test_no_server_that_counts_only_new_tokens_is_accused(question: int, added: list[int], system: int) -> None:
-    talk, check = Talk(question), UsageCheck()
+def test_no_server_that_counts_only_new_tokens_is_accused(
+    question: tuple[str, int], added: list[tuple[str, int]], overhead: int, tail: int
+) -> None:
+    real, check = Real(overhead), UsageCheck()
     before = 0
-    for chars in [0, *added]:
-        talk.add(chars)
-        assert check.see(Counted(talk.size, talk.tokens - before + (system if not before else 0))) is None
-        before = talk.tokens
+    real.add("user", *question)
+    for part in added:
+        assert check.see(Counted(real.size, real.tokens - before + tail)) is None
+        before = real.tokens
+        real.add("assistant", "prose", 30)
+        real.add("tool", *part)
+
+
+@pytest.mark.parametrize("counts", [[1000, 900, 800], [1000, 1000], [1000, 990, 1010], [3000, 2600]])
+def test_a_count_that_falls_or_stays_while_the_conversation_grows_is_found(counts: list[int]) -> None:
+    real, check = Real(5), UsageCheck()
+    real.add("user", "prose", 4 * counts[0])
+    found = []
+    for count in counts:
+        found.append(check.see(Counted(real.size, count)))
+        real.add("assistant", "prose", 30)
+        real.add("tool", "prose", 1800)
+    assert found[0] is None
+    assert found[1] is not None
+    assert f"counted {counts[1]} prompt tokens, after {counts[0]} before" in found[1]

@@ -19,32 +19,35 @@ RATES = (0.08, 1.2)
 MAX_CHARS_PER_TOKEN = 7.0
 """No tokenizer does better over any length of text, runs of one character left out."""
 
+LEAST_LETTERS_PER_TOKEN = 2.5
+MESSAGE_TOKENS = 12
+"""What a template writes around a message or a call, at most."""
+
+_LETTERS = re.compile(r"[A-Za-z\s]+")
 _RUN = re.compile(r"(.)\1{3,}", re.DOTALL)
 _THOUGHT_FIELDS = ("reasoning", "reasoning_content", "thinking")
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """The size of messages. `told_chars`: of what every template writes in full, results and what users and system say, runs of
-    one character counted short; `optional_bytes`: of what templates may leave out of history, thoughts and words beside calls.
+    """The size of messages, and what is certain of their tokens.
+
+    `told_chars`: of what every template writes in full, results and what users and system say, runs of one character counted
+    short. `most_tokens`: no tokenizer makes more of them. `optional_tokens`: so many of those at most are in what templates may
+    leave out of history, thoughts and words beside calls.
     """
 
     num_bytes: int = 0
     told_chars: int = 0
-    optional_bytes: int = 0
+    most_tokens: int = 0
+    optional_tokens: int = 0
 
     def __add__(self, other: Size) -> Size:
         return Size(
             self.num_bytes + other.num_bytes,
             self.told_chars + other.told_chars,
-            self.optional_bytes + other.optional_bytes,
-        )
-
-    def __sub__(self, other: Size) -> Size:
-        return Size(
-            self.num_bytes - other.num_bytes,
-            self.told_chars - other.told_chars,
-            self.optional_bytes - other.optional_bytes,
+            self.most_tokens + other.most_tokens,
+            self.optional_tokens + other.optional_tokens,
         )
 
 
@@ -52,14 +55,16 @@ def size_of(message: JsonObject) -> Size:
     """The size of one message."""
     content = message.get("content")
     text = content if isinstance(content, str) else "" if content is None else json.dumps(content, default=str)
-    thoughts = sum(_num_bytes(message[name]) for name in _THOUGHT_FIELDS if isinstance(message.get(name), str))
-    calls = [*(message.get("tool_calls") or ()), *(message.get("failed_tool_calls") or ())]
-    num_bytes = MESSAGE_BYTES + _num_bytes(text) + thoughts + sum(_call_bytes(call) for call in calls)
+    thoughts = [message[name] for name in _THOUGHT_FIELDS if isinstance(message.get(name), str)]
+    calls = [_as_text(call) for call in (*(message.get("tool_calls") or ()), *(message.get("failed_tool_calls") or ()))]
+    num_bytes = MESSAGE_BYTES * (1 + len(calls)) + sum(_num_bytes(part) for part in (text, *thoughts, *calls))
+    most = MESSAGE_TOKENS * (1 + len(calls)) + sum(_most_tokens(part) for part in (text, *thoughts, *calls))
     if message.get("role") != "assistant":
-        return Size(num_bytes, len(_RUN.sub(r"\1\1\1\1", text)), 0)
+        return Size(num_bytes, len(_RUN.sub(r"\1\1\1\1", text)), most, 0)
+    optional = sum(_most_tokens(part) for part in thoughts)
     if calls or any(tag in text for pair in thought_tags().items() for tag in pair):
-        thoughts += _num_bytes(text)
-    return Size(num_bytes, 0, thoughts)
+        optional += _most_tokens(text)
+    return Size(num_bytes, 0, most, optional)
 
 
 def sizes_of(messages: Iterable[JsonObject]) -> Size:
@@ -101,11 +106,18 @@ class Rate:
         self._known = None
 
 
-def _call_bytes(call: JsonObject) -> int:
+def _as_text(call: JsonObject) -> str:
+    """What of a call every template writes."""
     function = call.get("function")
     if isinstance(function, dict):
-        return MESSAGE_BYTES + _num_bytes(str(function.get("name"))) + _num_bytes(str(function.get("arguments")))
-    return MESSAGE_BYTES + _num_bytes(str(call.get("raw") or ""))
+        return f"{function.get('name')} {function.get('arguments')}"
+    return str(call.get("raw") or "")
+
+
+def _most_tokens(text: str) -> int:
+    """More tokens than any tokenizer makes of a text: figures and signs may be one each, letters come in pieces of words."""
+    dense = _num_bytes(_LETTERS.sub("", text))
+    return dense + round((_num_bytes(text) - dense) / LEAST_LETTERS_PER_TOKEN)
 
 
 def _num_bytes(text: str) -> int:

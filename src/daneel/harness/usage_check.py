@@ -25,6 +25,8 @@ IMPLAUSIBLE_CHARS_PER_TOKEN = 12.0
 LEAST_CUT_TOKENS = 128
 """No context is so small that a prompt would be cut to less."""
 NEAR_CONTEXT = 0.85
+TURN_TOKENS = 24
+"""What a template writes at the end of a prompt, at most: counted anew each time."""
 PROOFS = 3
 """Counts higher than the new part can have been, after which a server is taken to count whole prompts."""
 
@@ -95,9 +97,9 @@ class UsageCheck:
 
     def _compare(self, anchor: Counted, last: Counted, now: Counted, context_tokens: int | None) -> str | None:
         grown = max(0, round((now.size.told_chars - anchor.size.told_chars) / MAX_CHARS_PER_TOKEN))
-        expected = anchor.prompt_tokens + grown - anchor.size.optional_bytes // 2
+        expected = anchor.prompt_tokens + grown - anchor.size.optional_tokens
         missing = expected - now.prompt_tokens
-        at_most_new = (now.size.num_bytes - last.size.num_bytes) // 2 + 64
+        at_most_new = now.size.most_tokens - last.size.most_tokens + TURN_TOKENS
         if missing <= 0:
             self._anchor, self._doubts = now, 0
             if now.prompt_tokens > at_most_new:
