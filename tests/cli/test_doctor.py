@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.harness.doctor.test_examination import good_peer, ignoring_peer
-from tests.support.scripted_server import HANG, ScriptedServer, calls, raw, text
+from tests.support.scripted_server import HANG, ScriptedServer, calls, error, raw, text
 from typer.testing import CliRunner
 
 from daneel.cli.local_server import LocalServer
@@ -66,6 +66,14 @@ def test_json_is_one_object_and_the_profile_is_used_by_run(tmp_path: Path) -> No
         assert server.requests[-1]["messages"][-1]["role"] == "user"
     assert ran.exit_code == 0
     assert "as daneel doctor has found: results go as plain messages" in ran.stdout
+
+
+def test_without_a_model_nothing_is_kept() -> None:
+    with ScriptedServer(lambda request: text("OK."), owned_by="someone", models=error(200, {"data": []})) as server:
+        result = invoke("doctor", server.url)
+    assert result.exit_code == 0
+    assert "Nothing is kept" in result.stdout
+    assert not server_profile.folder().exists()
 
 
 def test_a_broken_profile_does_not_stop_a_run(tmp_path: Path) -> None:

@@ -63,7 +63,8 @@ def register(app: typer.Typer) -> None:
             found = examine(sender, model, on_progress=_progress(Console(stderr=True, highlight=False)))
         finally:
             sender.close()
-        kept = None if no_save or found.ended_early else server_profile.save(found.profile(), found.to_dict())
+        keeps = not no_save and not found.ended_early and found.model is not None
+        kept = server_profile.save(found.profile(), found.to_dict()) if keeps else None
         sandbox = _sandbox()
         if as_json:
             print(json.dumps({**found.to_dict(), "sandbox": sandbox, "saved": str(kept) if kept else None}), flush=True)
@@ -125,6 +126,8 @@ def _print(console: Console, found: Examination, sandbox: dict[str, str | bool],
     line("")
     if found.ended_early:
         line(f"Not examined to the end: {found.ended_early}.", "yellow")
+    elif found.model is None:
+        line("Nothing is kept: the server lists no model, and a profile belongs to one; name it with --model.", "yellow")
     if kept is not None:
         line(f"Kept in {kept}: run, chat and measure use it with this server and model.")
 

@@ -176,6 +176,32 @@ def test_a_careless_server_is_found_out() -> None:
     assert "the harness finds it and makes it" in said
 
 
+def test_a_call_that_is_cut_off_and_called_finished_is_lost_all_the_same() -> None:
+    def swallowing(request: dict[str, Any]) -> Reply:
+        usage = {"prompt_tokens": 9, "completion_tokens": request.get("max_tokens", 1), "total_tokens": 29}
+        return text("").but(usage=usage) if "save_text" in offered(request) else ignoring_peer(request)
+
+    assert values(examined(swallowing))["calls", "truncated"] == "lost"
+
+    def short(request: dict[str, Any]) -> Reply:
+        return calls(("save_text", {"text": "x"})) if "save_text" in offered(request) else ignoring_peer(request)
+
+    assert values(examined(short))["calls", "truncated"] is None
+
+
+def test_a_server_that_takes_only_the_template_s_own_variables_and_lists_no_model() -> None:
+    def choosy(request: dict[str, Any]) -> Reply:
+        assert request.get("model", "") is not None  # a model that is not known is left out, not null
+        if "add_generation_prompt" in (request.get("chat_template_kwargs") or {}):
+            return error(404, {"error": "got multiple values"})
+        return text("OK.")
+
+    found = examined(choosy, models=error(200, {"object": "list", "data": []}))
+    got = values(found)
+    assert (found.model, got["template", "chat_template_kwargs"], got["server", "models"]) == (None, "taken", [])
+    assert found.profile().template_variables is None
+
+
 def test_the_context_and_a_prompt_that_is_too_long() -> None:
     listed = error(200, {"data": [{"id": "scripted", "owned_by": "vllm", "max_model_len": 2048}]})
 

@@ -97,22 +97,28 @@ def _calls_when_free(lab: Lab) -> bool:
     return lab.value("calls", "whole") is not None
 
 
+_FEW_TOKENS = 20
+
+
 def truncated(lab: Lab) -> None:
     """A call that the length limit cuts off: streamed, since that is how the harness asks."""
     prompt = "Save this text with save_text: " + "the quick brown fox jumps over the lazy dog and runs away " * 6
-    answer = lab.chat(prompt, tools=[SAVE], tool_choice="required", max_tokens=20, stream=True)
+    answer = lab.chat(prompt, tools=[SAVE], tool_choice="required", max_tokens=_FEW_TOKENS, stream=True)
     if answer.error is not None and answer.exchange.status == 400:
-        answer = lab.chat(prompt, tools=[SAVE], max_tokens=20, stream=True)
-    if answer.ok and answer.finish_reason != "length" and _is_whole(answer):
+        answer = lab.chat(prompt, tools=[SAVE], max_tokens=_FEW_TOKENS, stream=True)
+    if answer.ok and not _was_cut(answer):
         lab.unknown("calls", "truncated", f"nothing was cut off: finish reason {answer.finish_reason!r}")
         return
     _fate(lab, "truncated", answer, "save_text")
 
 
-def _is_whole(answer: Answer) -> bool:
-    """Whether there is no call that was cut off."""
-    arguments = [call.function.arguments for call in answer.message.tool_calls]
-    return not answer.message.failed_tool_calls and all(text.rstrip().endswith("}") for text in arguments)
+def _was_cut(answer: Answer) -> bool:
+    """Whether the limit ended it, also where the finish reason does not say so."""
+    if answer.finish_reason == "length" or answer.message.failed_tool_calls:
+        return True
+    if answer.message.tool_calls:
+        return not answer.message.tool_calls[-1].function.arguments.rstrip().endswith("}")
+    return (answer.completion_tokens or 0) >= _FEW_TOKENS
 
 
 def malformed(lab: Lab) -> None:

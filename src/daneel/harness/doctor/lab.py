@@ -12,7 +12,7 @@ from daneel.wire.accumulate import Accumulator
 from daneel.wire.error_body import PeerError
 from daneel.wire.messages import Message
 
-MAX_TOKENS = 256
+MAX_TOKENS = 192
 """Per request: enough for a short thought and a call."""
 
 

@@ -71,7 +71,7 @@ def _context(lab: Lab, told: JsonObject, where: str) -> None:
 
 def errors(lab: Lab) -> None:
     """What it answers to requests that are wrong."""
-    asked = {"model": lab.model, "max_tokens": 4}
+    asked = {"max_tokens": 4} if lab.model is None else {"max_tokens": 4, "model": lab.model}
     question = [{"role": "user", "content": "Hi"}]
     wrong: list[tuple[str, Any]] = [
         ("not_json", b'{"messages": ['),
@@ -114,7 +114,7 @@ def keys(lab: Lab) -> None:
     exchange = lab.sender.send("GET", "/models", headers={"Authorization": "Bearer daneel-doctor-wrong-key"})
     if exchange.status is None:
         lab.unknown("access", "key", exchange)
-    elif exchange.status in (401, 403):
+    elif exchange.status in (401, 403) or (not exchange.ok and lab.value("server", "models") is not None):
         lab.found("access", "key", "checked", f"a wrong key is refused ({exchange.status})")
     elif exchange.ok:
         lab.found("access", "key", "not checked", "any key will do, a wrong one too")

@@ -19,8 +19,15 @@ def parameters(lab: Lab) -> None:
     closed = lab.chat(_QUESTION, max_tokens=2, add_generation_prompt=False)
     _judge(lab, "add_generation_prompt", closed, _shorter(plain, closed))
     kwargs = lab.chat(_QUESTION, max_tokens=2, chat_template_kwargs={"add_generation_prompt": False, "enable_thinking": False})
-    changed = _changed(plain, kwargs)
-    _judge(lab, "chat_template_kwargs", kwargs, changed)
+    if kwargs.error is None:
+        _judge(lab, "chat_template_kwargs", kwargs, _changed(plain, kwargs))
+    else:  # some take the template's own variables, but not what they set themselves
+        own = lab.chat(_QUESTION, max_tokens=2, chat_template_kwargs={"enable_thinking": False})
+        if own.ok:
+            words = "taken, but for add_generation_prompt; whether it has an effect depends on the template"
+            lab.found("template", "chat_template_kwargs", "taken", words)
+        else:
+            _judge(lab, "chat_template_kwargs", kwargs, None)
     new_turn = lab.chat(_BEGUN, max_tokens=8)
     continued = lab.chat(_BEGUN, max_tokens=8, add_generation_prompt=False, continue_final_message=True)
     honoured = _shorter(new_turn, continued)
