@@ -9,7 +9,7 @@
 3. A list that has become long becomes a summary, which the model writes; where it cannot, the list's oldest lines go.
 
 What a person said last stays word for word wherever it stands. Only where the last turns by themselves are more than there is
-room for, their results are cut (`cut_results`): the beginning and the end stay.
+room for, their thoughts go and their results are cut (`cut_results`): the beginning and the end stay.
 """
 
 from __future__ import annotations
@@ -207,9 +207,14 @@ class Compactor:
 
 
 def cut_results(pieces: Sequence[Piece], target_bytes: int) -> list[Piece]:
-    """The pieces with their longest results cut until all of them come to `target_bytes`, if that is enough."""
+    """The pieces without thoughts, and with their longest results cut, until they come to `target_bytes`, if that is enough."""
     over = sum(piece.num_bytes for piece in pieces) - target_bytes
     cut = list(pieces)
+    for place, piece in enumerate(pieces):
+        plain = without_thoughts(piece.message)
+        if over > 0 and plain is not piece.message:
+            cut[place] = replace(piece, message=plain, is_changed=True)
+            over -= piece.num_bytes - cut[place].num_bytes
     places = [place for place, piece in enumerate(pieces) if piece.message["role"] == "tool"]
     for place in sorted(places, key=lambda place: -pieces[place].num_bytes):
         text = str(cut[place].message.get("content") or "")
