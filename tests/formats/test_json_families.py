@@ -180,7 +180,7 @@ CASES: list[tuple[str, str, str, str, list[tuple[str, str | None]], list[str]]] 
     ("nemotron-nano-v2", f"<TOOLCALL>[{A}]", "", "", [(CALL_A, "missing_close_marker")], []),
     ("nemotron-nano-v2", f"<TOOLCALL>[{A}, {{bad}}]</TOOLCALL><TOOLCALL>[{B}]</TOOLCALL>", "", "",
      [(CALL_A, None), ("b{}", None)], ["malformed"]),
-    ("nemotron-nano-v2", "<TOOLCALL>[]</TOOLCALL>", "", "", [], ["malformed"]),
+    ("nemotron-nano-v2", "<TOOLCALL>[]</TOOLCALL>", "", "", [], []),
     ("jamba", f"Sure<tool_calls>[\n  {A}\n]</tool_calls><|eom|>", "Sure", "", [(CALL_A, None)], []),
     ("apertus", '<|inner_prefix|>h<|inner_suffix|>t<|tools_prefix|>[{"a": {"x": 1}}]<|tools_suffix|><|assistant_end|>',
      "t", "h", [(CALL_A, None)], []),

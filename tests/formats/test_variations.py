@@ -110,6 +110,15 @@ def test_markers_of_tokens_around_nothing_vanish_both(family: str, opening: str,
         assert (got.content.replace("\n", ""), got.calls, got.failed) == ("ab", [], [])
 
 
+@pytest.mark.parametrize("family", [name for name in ARRAYS if name != "xlam"] + ["hermes", "laguna"])
+def test_an_array_of_no_calls_is_as_markers_around_nothing(family: str) -> None:
+    opening, _, closing = ARRAYS.get(family, ("<tool_call>", "", "</tool_call>"))
+    for array in ("[]", " [ ]\n"):
+        got = _read(family, f"a{opening}{array}{closing}b")
+        assert (got.content.replace("\n", ""), got.calls, got.failed) == ("ab", [], [])
+    assert _read("xlam", "[]").content == "[]"
+
+
 def test_tags_around_nothing_are_text() -> None:
     assert _read("hermes", "a<tool_call></tool_call>b").content == "a<tool_call></tool_call>b"
 

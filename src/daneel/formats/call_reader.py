@@ -7,16 +7,24 @@ next other marker or the end of the text; what follows is read afresh, so that g
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
-from daneel.formats.base import CallEvent, FailedCallEvent, Span
 from daneel.formats.buffer import Buffer
+from daneel.formats.call_reports import CallReports, ErrorType
 from daneel.formats.json_scan import WHITE
 from daneel.formats.markers import Markers
 from daneel.formats.output import Output
-from daneel.formats.scan import ArgumentGrammar, BodyScanner, FindsCalls, KeepsCalls, ScanError, ScannedCall, ScannedFailure
+from daneel.formats.scan import (
+    ArgumentGrammar,
+    BodyScanner,
+    FindsCalls,
+    KeepsCalls,
+    MayHoldNone,
+    ScanError,
+    ScannedCall,
+    ScannedFailure,
+)
 from daneel.formats.validate import ToolSet
 
 LOOK_AHEAD = 256
@@ -49,6 +57,7 @@ class CallReader:
     def __init__(self, buffer: Buffer, out: Output, markers: Markers, grammar: ArgumentGrammar, tools: ToolSet) -> None:
         self._buffer = buffer
         self._out = out
+        self.reports = CallReports(out, tools)
         self._markers = markers
         self._grammar = grammar
         self._tools = tools
@@ -64,7 +73,7 @@ class CallReader:
         self._reread = 0
         self._gap: list[str] = []
         self._error = ScanError("", 0)
-        self._unclosed: Literal["malformed", "truncated"] = "malformed"
+        self._unclosed: ErrorType = "malformed"
 
     def open(self, opener_size: int) -> None:
         """An opening marker of this size stands at the buffer's position; 0: a body that begins without one."""
@@ -102,7 +111,7 @@ class CallReader:
         closing = self._closing_ahead(body)
         if closing is None:
             return "more"
-        kind: Literal["malformed", "truncated"] = "malformed"
+        kind: ErrorType = "malformed"
         first = body
         while first < len(text) and text[first] in WHITE:
             first += 1
@@ -127,7 +136,7 @@ class CallReader:
         found = ends.search(self._buffer.text, first, body + LOOK_AHEAD) if call.shared else None
         return found is not None and found[2] == "body_open"
 
-    def _fail_head(self, body: int, end: int, at: int, message: str, kind: Literal["malformed", "truncated"]) -> Step:
+    def _fail_head(self, body: int, end: int, at: int, message: str, kind: ErrorType) -> Step:
         """No body: the buffer up to `end` is the failed call; `at` is where the body should begin."""
         self._body_at, self._raw_start = body - self._buffer.pos, self._buffer.offset
         self._scanner = self._grammar.scanner(self._tools)
@@ -177,11 +186,11 @@ class CallReader:
         if not items:
             return error
         read, end = items[-1].end, self._body_at + items[-1].end
-        self.report(items, raw[:end], self._raw_start, self._body_at)
+        self.reports.body(items, raw[:end], self._raw_start, self._body_at)
         self._raw, self._raw_start, self._body_at = [raw[end:]], self._raw_start + end, 0
         return ScanError(error.message, error.offset - read)
 
-    def _give_up(self, error: ScanError, kind: Literal["malformed", "truncated"] = "malformed") -> Step:
+    def _give_up(self, error: ScanError, kind: ErrorType = "malformed") -> Step:
         """The body cannot be read: find its end by the markers, from its start. `kind` holds if no marker ends it."""
         error = self._keep_calls(error)
         self._buffer.unread("".join(self._raw))
@@ -241,7 +250,7 @@ class CallReader:
             return "more"
         if head == "yes":
             repairs = () if self._markers.call.shared else ("shared_markers",)
-            self.report(self._items(repairs), "".join(self._raw), self._raw_start, self._body_at)
+            self.reports.body(self._items(repairs), "".join(self._raw), self._raw_start, self._body_at)
             self._opener_missing = False
             self._begin(len(gap) + comma, buffer.offset - len(gap), [gap, buffer.take(buffer.pos + comma)])
             return "go"
@@ -281,7 +290,11 @@ class CallReader:
             repairs = (*repairs, "extra_braces")
         self.inside = self._markers.call.shared and not closing
         belongs = [gap, closing] if closing or gap.strip(WHITE) else []
-        self.report(self._items(repairs), "".join([*self._raw, *belongs]), self._raw_start, self._body_at)
+        raw = "".join([*self._raw, *belongs])
+        if isinstance(self._scanner, MayHoldNone) and self._scanner.holds_none():
+            self._out.control(raw, self._raw_start)
+        else:
+            self.reports.body(self._items(repairs), raw, self._raw_start, self._body_at)
         if not belongs:
             self._out.content(gap, self._raw_start + self._raw_size)
         return "call"
@@ -299,14 +312,6 @@ class CallReader:
             items[0] = replace(first, repairs=("missing_open_marker", *first.repairs))
         return items
 
-    def report(self, items: Sequence[ScannedCall | ScannedFailure], raw: str, raw_start: int, body_at: int) -> None:
-        """Report the calls of one body, which begins `body_at` characters into `raw`; together their spans are all of it."""
-        start = 0
-        for number, item in enumerate(items):
-            end = len(raw) if number == len(items) - 1 else body_at + item.end
-            self._report_one(self._checked(item), raw[start:end], raw_start + start, body_at - start)
-            start = end
-
     def is_opening(self, size: int) -> bool:
         """Whether the last `size` characters are so much of an opening marker that they can hardly be anything else."""
         if size < MIN_OPENING:
@@ -315,31 +320,7 @@ class CallReader:
         openings = (*call.opens, *call.body_opens) if call.body_opens_anywhere or self.inside else call.opens
         return any(2 * size >= len(opening) and opening.startswith(end) for opening in openings)
 
-    def report_truncated(self, name: str | None, raw: str, start: int, expected: str) -> None:
-        """Report text that the length limit cut off before its call could be read."""
-        message = f"the text ends where {expected} should follow"
-        span = Span("failed", start, start + len(raw))
-        self._out.call(FailedCallEvent(name, raw, "truncated", message, len(raw), span))
-
-    def _report_one(self, item: ScannedCall | ScannedFailure, raw: str, start: int, body_at: int) -> None:
-        if isinstance(item, ScannedFailure):
-            offset = max(0, min(body_at + item.error.offset, len(raw)))
-            span = Span("failed", start, start + len(raw))
-            self._out.call(FailedCallEvent(item.name, raw, "malformed", item.error.message, offset, span))
-            return
-        span = Span("tool", start, start + len(raw))
-        repair = "+".join(item.repairs) or None
-        self._out.call(CallEvent(item.name, item.arguments or "{}", raw, span, repair, item.call_id))
-
-    def _checked(self, item: ScannedCall | ScannedFailure) -> ScannedCall | ScannedFailure:
-        """A call without arguments is one only if its tool is declared and needs none."""
-        if isinstance(item, ScannedFailure) or item.arguments is not None:
-            return item
-        if self._tools.declared(item.name) and not self._tools.issues(item.name, "{}"):
-            return item
-        return ScannedFailure(item.name, ScanError("expected the key 'arguments'", item.end - 1), item.end)
-
-    def _fail(self, error: ScanError, kind: Literal["malformed", "truncated"], closer: int = 0) -> Step:
+    def _fail(self, error: ScanError, kind: ErrorType, closer: int = 0) -> Step:
         """Report the failed call that `self._raw` holds, with a closing marker of `closer` characters at its end, and the
         calls in it that stand whole behind the broken one."""
         raw, scanner = "".join(self._raw), self._scanner
@@ -352,12 +333,11 @@ class CallReader:
         start, items = behind
         cut = self._body_at + start
         self._report_failed(raw[:cut], error, kind, 0)
-        self.report(items, raw[cut:], self._raw_start + cut, -start)
+        self.reports.body(items, raw[cut:], self._raw_start + cut, -start)
         return "call"
 
-    def _report_failed(self, raw: str, error: ScanError, kind: Literal["malformed", "truncated"], closer: int) -> None:
+    def _report_failed(self, raw: str, error: ScanError, kind: ErrorType, closer: int) -> None:
         offset, message = self._body_at + error.offset, error.message
         if offset > len(raw) - closer:
             offset, message = len(raw) - closer, "the call ends before its body is complete"
-        span = Span("failed", self._raw_start, self._raw_start + len(raw))
-        self._out.call(FailedCallEvent(self._scanner.name, raw, kind, message, offset, span))
+        self.reports.failed(self._scanner.name, raw, self._raw_start, kind, ScanError(message, offset))

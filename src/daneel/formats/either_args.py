@@ -13,6 +13,7 @@ from daneel.formats.scan import (
     Head,
     JoinsCalls,
     KeepsCalls,
+    MayHoldNone,
     ScanError,
     ScannedCall,
     ScannedFailure,
@@ -110,6 +111,9 @@ class EitherScanner:
 
     def calls(self, body: str) -> list[ScannedCall | ScannedFailure]:
         return self._chosen.calls(body) if self._chosen is not None else []
+
+    def holds_none(self) -> bool:
+        return self._chosen.holds_none() if isinstance(self._chosen, MayHoldNone) else False
 
     def calls_so_far(self, body: str) -> list[ScannedCall | ScannedFailure]:
         """What is complete, whatever becomes of the body."""

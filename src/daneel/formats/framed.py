@@ -131,7 +131,7 @@ class FramedSplitter(Splitter):
         buffer = self._buffer
         if header.kind == "call":
             start = buffer.offset
-            self._calls.report_truncated(header.name, buffer.take(len(buffer.text)), start, "the rest of the header")
+            self._calls.reports.truncated(header.name, buffer.take(len(buffer.text)), start, "the rest of the header")
         else:
             self._control(len(buffer.text))
         self._state = self._between
@@ -296,7 +296,7 @@ class FramedSplitter(Splitter):
             self._raw.append(self._buffer.take(end))
 
     def _report(self, items: list[ScannedCall | ScannedFailure]) -> None:
-        self._calls.report(items, "".join(self._raw), self._raw_start, self._body_at)
+        self._calls.reports.body(items, "".join(self._raw), self._raw_start, self._body_at)
 
     def _give_up(self, error: ScanError, kind: _ErrorType) -> None:
         """The body cannot be read: find its end by the markers, from its start. `kind` holds if no marker ends it."""

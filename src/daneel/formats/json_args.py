@@ -122,6 +122,10 @@ class JsonCallScanner(JsonScanner):
         self._state, self.is_array, self._unclosed = "done", True, True
         return True
 
+    def holds_none(self) -> bool:
+        """Whether it is an empty array."""
+        return self.done and self.is_array and not self.objects
+
     def finish(self) -> None:
         """An object without its last bracket is not complete; an array of complete objects is."""
         self.end_array()

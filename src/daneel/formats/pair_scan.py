@@ -97,6 +97,10 @@ class PairScanner:
             return [ScannedCall(self._name or "", body[at : at + self._json.offset], self._offset, repairs)]
         return [ScannedCall(self._name or "", self._arguments_json(), self._offset, repairs)]
 
+    def holds_none(self) -> bool:
+        """Whether it is an empty array in place of a call."""
+        return isinstance(self._json, JsonCallScanner) and self._json.holds_none()
+
     def _shifted(self, item: ScannedCall | ScannedFailure, repairs: tuple[str, ...]) -> ScannedCall | ScannedFailure:
         if isinstance(item, ScannedFailure):
             error = replace(item.error, offset=item.error.offset + self._json_at)

@@ -111,6 +111,13 @@ class FindsCalls(Protocol):
 
 
 @runtime_checkable
+class MayHoldNone(Protocol):
+    """A scanner of bodies that are lists of calls: one may be empty, and is then as two markers around nothing."""
+
+    def holds_none(self) -> bool: ...
+
+
+@runtime_checkable
 class JoinsCalls(Protocol):
     """An argument grammar that, where it `holds_several`, says what stands before, between and behind the calls of one body.
 

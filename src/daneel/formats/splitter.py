@@ -177,7 +177,7 @@ class Splitter:
             self._pass_content(len(buffer.text) - waiting)
             if buffer.final and waiting:
                 start = buffer.offset
-                self._calls.report_truncated(None, buffer.take(len(buffer.text)), start, "the rest of the opening marker")
+                self._calls.reports.truncated(None, buffer.take(len(buffer.text)), start, "the rest of the opening marker")
             return False
         start, end, role = found
         self._pass_content(start)

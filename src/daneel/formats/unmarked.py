@@ -102,7 +102,7 @@ class Unmarked:
         self._raw.append(buffer.take(candidate.feed(buffer.text, buffer.pos)))
         expected = candidate.cut_off() if buffer.truncated else None
         if expected is not None:
-            self._calls.report_truncated(candidate.name, "".join(self._raw), self._start, expected)
+            self._calls.reports.truncated(candidate.name, "".join(self._raw), self._start, expected)
             return "call"
         if buffer.final:
             candidate.finish()
@@ -110,7 +110,7 @@ class Unmarked:
             return "more"
         raw = "".join(self._raw)
         if candidate.verdict == "call":
-            self._calls.report(candidate.calls, raw, self._start, 0)
+            self._calls.reports.body(candidate.calls, raw, self._start, 0)
             return "call"
         buffer.unread(raw)
         if candidate.kind == "fenced_json":
