@@ -158,7 +158,8 @@ class FailingStore(TranscriptStore):
     "error", [sqlite3.OperationalError("disk I/O error"), OSError(errno.ENOSPC, "No space left on device")]
 )
 @pytest.mark.parametrize("times", [1, 3, 10_000])
-def test_a_write_that_fails_is_reported_whichever_it_is(tmp_path: Path, error: Exception, times: int) -> None:
+@pytest.mark.parametrize("step", [pytest.param(9), pytest.param(1, marks=[pytest.mark.exhaustive, pytest.mark.timeout(1800)])])
+def test_a_write_that_fails_is_reported_whichever_it_is(tmp_path: Path, error: Exception, times: int, step: int) -> None:
     """ENOSPC and EIO at the n-th write: the run goes on, says it once, and writes everything as soon as there is room."""
     num_writes = 1
     while True:
@@ -182,7 +183,7 @@ def test_a_write_that_fails_is_reported_whichever_it_is(tmp_path: Path, error: E
                 assert store.find(finished.id).state == "answered"
             if times == 10_000:
                 assert len(kept) == max(0, num_writes - 2)
-        num_writes += 7 if num_writes > 14 else 1
+        num_writes += step if num_writes > 9 else 1
 
 
 FULL_DISK = """

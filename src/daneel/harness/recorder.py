@@ -130,10 +130,13 @@ class Recorder:
 
     def end(self, run: Run) -> None:
         with self._lock:
-            self._write_waiting()
-            if self._writer is not None and not self._waiting:
+            for _ in range(2):  # nothing comes after this that would try it again
+                self._write_waiting()
+                if self._writer is None or self._waiting:
+                    return
                 try:
                     self._writer.end(run)
+                    return
                 except (sqlite3.Error, OSError) as error:
                     self._transcript_failed(error)
 
