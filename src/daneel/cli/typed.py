@@ -57,7 +57,8 @@ class Typed:
         self._number = number
         self._voice = voice
         self._leaves_at_once = leaves_at_once
-        self._messages: queue.Queue[str | None] = queue.Queue()
+        # not Queue: Ctrl-C can come right after its lock was taken, and leave it taken
+        self._messages: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._interrupted = False
 
     def start(self) -> None:

@@ -202,6 +202,17 @@ def test_a_server_that_takes_only_the_template_s_own_variables_and_lists_no_mode
     assert found.profile().template_variables is None
 
 
+def test_a_server_that_always_goes_on_with_a_last_message_of_the_assistant_s() -> None:
+    def counting(request: dict[str, Any]) -> Reply:
+        words = sum(len(str(message.get("content")).split()) for message in request["messages"])
+        usage = {"prompt_tokens": 20 + words, "completion_tokens": 1, "total_tokens": 0}
+        return text("OK.").but(usage=usage)
+
+    got = values(examined(counting))
+    assert got["template", "continue_final_message"] == "always"
+    assert got["template", "add_generation_prompt"] == "ignored"
+
+
 def test_the_context_and_a_prompt_that_is_too_long() -> None:
     listed = error(200, {"data": [{"id": "scripted", "owned_by": "vllm", "max_model_len": 2048}]})
 

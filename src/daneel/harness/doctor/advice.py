@@ -30,7 +30,7 @@ def profile(server: str, model: str, probed_at: str, findings: Sequence[Finding]
         # our own server knows its model, and is left to choose
         result_style=style if style in ("native", "plain") and not is_daneel else None,
         tool_choice={name: value == "honoured" for name, value in choices.items() if value is not None},
-        template_variables=None if variables in (None, "taken") else variables == "honoured",
+        template_variables={"honoured": True, "refused": False, "reported": False}.get(str(variables)),
         reasoning_field=found("replies", "reasoning_field"),
         context_tokens=found("server", "context"),
     )

@@ -7,10 +7,8 @@ from typing import Any
 from daneel.harness.doctor.lab import Answer, Lab
 
 _QUESTION = "Say OK."
-_BEGUN = [
-    {"role": "user", "content": "Which city is the capital of France? Answer in one sentence."},
-    {"role": "assistant", "content": "The capital of France is the city of"},
-]
+_BEGUN = [{"role": "user", "content": _QUESTION}, {"role": "assistant", "content": "OK"}]
+_ONE_WORD_TOKENS = 2
 
 
 def parameters(lab: Lab) -> None:
@@ -20,7 +18,12 @@ def parameters(lab: Lab) -> None:
     _judge(lab, "add_generation_prompt", closed, _shorter(plain, closed))
     kwargs = lab.chat(_QUESTION, max_tokens=2, chat_template_kwargs={"add_generation_prompt": False, "enable_thinking": False})
     if kwargs.error is None:
-        _judge(lab, "chat_template_kwargs", kwargs, _changed(plain, kwargs))
+        took_effect = _changed(plain, kwargs)
+        if took_effect is False and not any("chat_template_kwargs" in warning.field for warning in kwargs.warnings):
+            words = "taken; its add_generation_prompt is ignored, other variables depend on the template"
+            lab.found("template", "chat_template_kwargs", "taken", words)
+        else:
+            _judge(lab, "chat_template_kwargs", kwargs, took_effect)
     else:  # some take the template's own variables, but not what they set themselves
         own = lab.chat(_QUESTION, max_tokens=2, chat_template_kwargs={"enable_thinking": False})
         if own.ok:
@@ -28,12 +31,13 @@ def parameters(lab: Lab) -> None:
             lab.found("template", "chat_template_kwargs", "taken", words)
         else:
             _judge(lab, "chat_template_kwargs", kwargs, None)
-    new_turn = lab.chat(_BEGUN, max_tokens=8)
-    continued = lab.chat(_BEGUN, max_tokens=8, add_generation_prompt=False, continue_final_message=True)
+    new_turn = lab.chat(_BEGUN, max_tokens=2)
+    continued = lab.chat(_BEGUN, max_tokens=2, add_generation_prompt=False, continue_final_message=True)
     honoured = _shorter(new_turn, continued)
-    if honoured is False and continued.ok and continued.content.strip().lower().startswith("paris"):
-        # some servers go on with a last message of the assistant whether they are asked to or not
-        lab.found("template", "continue_final_message", "always", "a last message of the assistant's is always gone on with")
+    if honoured is False and _compared(plain, new_turn, lambda one, other: 0 < other - one <= _ONE_WORD_TOKENS):
+        # a turn that is closed and followed by another takes more tokens than its one word
+        words = "a last message of the assistant's is gone on with, whatever is asked"
+        lab.found("template", "continue_final_message", "always", words)
         return
     _judge(lab, "continue_final_message", continued, honoured)
 
