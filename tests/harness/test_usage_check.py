@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from daneel.harness.token_estimate import Size, size_of
@@ -230,6 +230,7 @@ def test_no_honest_server_is_accused(question: tuple[str, int], added: list[tupl
     overhead=st.integers(0, 10),
     tail=st.integers(0, 20),
 )
+@example(("code of letters", 153), [("long words", 484), ("a line", 2250), ("a line", 0)], 0, 0)
 def test_no_server_that_counts_only_new_tokens_is_accused(
     question: tuple[str, int], added: list[tuple[str, int]], overhead: int, tail: int
 ) -> None:

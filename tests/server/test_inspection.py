@@ -69,7 +69,7 @@ def test_the_tokens_of_a_text() -> None:
         ("/v1/parse", {"raw": "x", "family": "telepathy"}, "family"),
         ("/v1/parse", {"raw": "x", "cuts": [2]}, "cuts"),
         ("/v1/parse", {"raw": "x", "tools": [5]}, "tools"),
-        ("/v1/parse", {"raw": "x", "tools": [{"name": "f", "parameters": {"type": "nothing"}}]}, "tools"),
+        ("/v1/parse", {"raw": "x", "tools": [{"name": "f", "parameters": {"type": 5}}]}, "tools"),
         ("/v1/parse", {"raw": "x", "starts_in_reasoning": "yes"}, "starts_in_reasoning"),
         ("/v1/render", {}, "messages"),
         ("/v1/render", {"messages": [{"role": "user", "content": 5}]}, "messages[0].content"),

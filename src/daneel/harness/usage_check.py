@@ -130,7 +130,8 @@ class UsageCheck:
         new_bytes = now.size.num_bytes - last.size.num_bytes
         is_flat = abs(now.prompt_tokens - last.prompt_tokens) <= MARGIN_SHARE * last.prompt_tokens
         is_alike = 0.7 * self._new_bytes <= new_bytes <= 1.4 * self._new_bytes
-        return is_flat and self._doubts > 1 and not is_alike
+        is_possible = now.prompt_tokens >= LEAST_CUT_TOKENS
+        return is_possible and is_flat and self._doubts > 1 and not is_alike
 
 
 def _is_near(prompt_tokens: int, context_tokens: int | None) -> bool:
