@@ -213,6 +213,18 @@ def test_a_server_that_always_goes_on_with_a_last_message_of_the_assistant_s() -
     assert got["template", "add_generation_prompt"] == "ignored"
 
 
+def test_a_server_that_goes_on_working_for_a_client_that_left() -> None:
+    left: list[str] = []
+
+    def busy(request: dict[str, Any]) -> Reply:
+        if "500" in last_text(request):
+            left.append("")
+            return sse(chunk({"content": "one"}), HANG, done=False)
+        return error(503, "busy") if left else ignoring_peer(request)
+
+    assert values(examined(busy))["stream", "leaving"]["stopped"] is False
+
+
 def test_the_context_and_a_prompt_that_is_too_long() -> None:
     listed = error(200, {"data": [{"id": "scripted", "owned_by": "vllm", "max_model_len": 2048}]})
 

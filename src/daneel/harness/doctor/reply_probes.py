@@ -163,6 +163,11 @@ def leaving(lab: Lab) -> None:
     usual = lab.chat("Say OK.", max_tokens=1)
     left = lab.chat("Count from 1 to 500, in words.", stream=True, max_tokens=_LONG_TOKENS, leave_after=b"data:")
     after = lab.chat("Say OK.", max_tokens=1)
+    if left.exchange.failure == "we left" and after.exchange.status in (429, 503):
+        busy: JsonObject = {"waited_s": None, "rest_s": None, "stopped": False}
+        said = after.exchange.said()
+        lab.found("stream", "leaving", busy, f"the work was not stopped: the next request was refused ({said})")
+        return
     if left.exchange.failure != "we left" or not (usual.exchange.ok and after.exchange.ok):
         lab.unknown("stream", "leaving", left if left.exchange.failure != "we left" else after)
         return
