@@ -73,11 +73,13 @@ def refuse(request: JsonObject) -> Reply | None:
     return None
 
 
-META = {"vocab_type": 2, "n_vocab": 151936, "n_ctx_train": 40960, "n_embd": 4096, "n_params": 8190735360, "size": 5021761536}
+META = {"vocab_type": 2, "n_vocab": 151936, "n_ctx": 8192, "n_ctx_train": 40960, "n_params": 8190735360, "ftype": "Q4_K_M"}
 LISTING = {
     "models": [{"name": MODEL, "model": MODEL, "type": "model", "capabilities": ["completion"]}],
     "object": "list",
-    "data": [{"id": MODEL, "object": "model", "created": 1796059654, "owned_by": "llamacpp", "meta": META}],
+    "data": [
+        {"id": MODEL, "aliases": [MODEL], "tags": [], "object": "model", "created": 1, "owned_by": "llamacpp", "meta": META}
+    ],
 }
 PEER = Peer(LISTING, whole, streamed, refuse)
 
@@ -104,7 +106,7 @@ def test_a_broken_call_does_not_poison_the_history(stream: bool) -> None:
 
 
 def test_a_prompt_that_is_too_long() -> None:
-    said = "the request exceeds the available context size, try increasing it"
+    said = "request (9 tokens) exceeds the available context size (4 tokens), try increasing it"
     body = {"error": {"code": 400, "message": said, "type": "exceed_context_size_error", "n_prompt_tokens": 9, "n_ctx": 4}}
     with (
         ScriptedServer(lambda request: json_reply(body, status=400)) as server,
