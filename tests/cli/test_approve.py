@@ -121,6 +121,23 @@ def test_nobody_is_asked_where_nobody_is(monkeypatch: pytest.MonkeyPatch) -> Non
     assert terminal_approver(Console(file=io.StringIO(), force_terminal=True)) is not None
 
 
+class AnsweredLate:
+    """Messages, to which `late` is added once somebody waits for one."""
+
+    def __init__(self, messages: Any, late: str) -> None:
+        self._messages = messages
+        self._late: str | None = late
+
+    def get(self) -> Any:
+        if self._messages.empty() and self._late is not None:
+            self._messages.put(self._late)
+            self._late = None
+        return self._messages.get()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._messages, name)
+
+
 class TestInChat:
     """Where another thread reads what is typed."""
 
@@ -132,18 +149,9 @@ class TestInChat:
 
     def test_what_was_typed_before_the_question_answers_nothing(self) -> None:
         typed = self.typed(["y"])
-        got: list[str] = []
-        original = typed._messages.get
-
-        def get(*args: Any, **more: Any) -> Any:
-            if typed._messages.empty():
-                typed._messages.put("n")
-            return original(*args, **more)
-
-        typed._messages.get = get  # type: ignore[method-assign]
-        got.append(typed.answer())
-        assert got == ["n"]
-        assert original() == "y", "it is heard later"
+        typed._messages = (answers := AnsweredLate(typed._messages, "n"))  # type: ignore[assignment]
+        assert typed.answer() == "n"
+        assert answers.get() == "y", "it is heard later"
 
     @pytest.mark.parametrize("messages", [[None], ["hello", None]])
     def test_the_end_of_the_input_is_no(self, messages: list[str | None]) -> None:
