@@ -383,6 +383,21 @@ def test_servers_that_count_otherwise_are_not_accused(usage: Callable[[int, int]
     assert play(script, PAGES, owner="library").stop_reason == "answered"
 
 
+def test_daneels_own_server_may_write_a_shorter_prompt_than_before() -> None:
+    counts = iter([195, 130])
+
+    def plain(request: dict[str, Any]) -> Reply:
+        cached = {"cached_tokens": 60}
+        usage = {"prompt_tokens": next(counts), "completion_tokens": 5, "prompt_tokens_details": cached}
+        if len(request["messages"]) == 1:
+            return calls(("page", {"number": 1}), usage=usage)
+        return text("It is 3.", usage=usage)
+
+    assert play(plain, PAGES, owner="daneel").stop_reason == "answered"
+    counts = iter([195, 130])
+    assert play(plain, PAGES, owner="library").stop_reason == "invalid"
+
+
 def test_a_tool_hidden_for_a_turn_is_no_truncation() -> None:
     many = [page, note]
     for number in range(12):
