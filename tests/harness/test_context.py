@@ -384,7 +384,7 @@ def test_servers_that_count_otherwise_are_not_accused(usage: Callable[[int, int]
 
 
 def test_daneels_own_server_may_write_a_shorter_prompt_than_before() -> None:
-    counts = iter([195, 130])
+    counts = iter([5000, 1000])
 
     def plain(request: dict[str, Any]) -> Reply:
         cached = {"cached_tokens": 60}
@@ -394,7 +394,7 @@ def test_daneels_own_server_may_write_a_shorter_prompt_than_before() -> None:
         return text("It is 3.", usage=usage)
 
     assert play(plain, PAGES, owner="daneel").stop_reason == "answered"
-    counts = iter([195, 130])
+    counts = iter([5000, 1000])
     assert play(plain, PAGES, owner="library").stop_reason == "invalid"
 
 

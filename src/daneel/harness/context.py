@@ -117,7 +117,7 @@ class Context:
         if usage is None or asked is None or not usage.prompt_tokens or not asked.is_whole:
             return
         counted = Counted(asked.size, usage.prompt_tokens, reply.cached_tokens, reply.server, asked.key)
-        # daneel's server refuses what does not fit; its prompts may shrink, since it tells small models of results in its own way
+        # daneel's server refuses what does not fit; its prompts may shrink, since it tells small models of results its own way
         watched = self.policy.check_usage and not self._session.conversation.is_daneel
         found = self.check.see(counted, self.tokens) if watched else None
         if found is not None:
