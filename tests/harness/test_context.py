@@ -357,6 +357,8 @@ def test_a_truncated_prompt_makes_the_run_invalid_with_the_figures() -> None:
     # unless the harness does not want that
     result = play(silent, PAGES.with_changes(context=ContextPolicy(check_usage=False), max_turns=12), owner="library")
     assert result.stop_reason == "turn_limit"
+    # daneel's own refuses what does not fit, and may tell a turn in fewer words than the one before
+    assert play(silent, PAGES.with_changes(max_turns=12), owner="daneel").stop_reason == "turn_limit"
 
 
 @pytest.mark.parametrize(
@@ -381,21 +383,6 @@ def test_servers_that_count_otherwise_are_not_accused(usage: Callable[[int, int]
         return reply.but(usage=usage(whole - server.counts[-2] if len(server.counts) > 1 else whole, whole))
 
     assert play(script, PAGES, owner="library").stop_reason == "answered"
-
-
-def test_daneels_own_server_may_write_a_shorter_prompt_than_before() -> None:
-    counts = iter([5000, 1000])
-
-    def plain(request: dict[str, Any]) -> Reply:
-        cached = {"cached_tokens": 60}
-        usage = {"prompt_tokens": next(counts), "completion_tokens": 5, "prompt_tokens_details": cached}
-        if not any(message["role"] == "tool" for message in request["messages"]):
-            return calls(("page", {"number": 1}), usage=usage)
-        return text("It is 3.", usage=usage)
-
-    assert play(plain, PAGES, owner="daneel").stop_reason == "answered"
-    counts = iter([5000, 1000])
-    assert play(plain, PAGES, owner="library").stop_reason == "invalid"
 
 
 def test_a_tool_hidden_for_a_turn_is_no_truncation() -> None:
