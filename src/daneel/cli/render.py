@@ -60,7 +60,7 @@ def render(
         ) from error
     own = _template(template, model)
     source = own.source if own.source is not None else prompt_writer.PLAIN_TEMPLATE
-    chosen = registry.resolve(family, source) if family else registry.detect(source, num_parameters=own.num_parameters)
+    chosen = registry.resolve(family, source, num_parameters=own.num_parameters)
     request = _request(messages, tools, template_args, no_generation_prompt)
     try:
         text = asyncio.run(_write(source, own, chosen, request))

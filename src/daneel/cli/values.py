@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from daneel.errors import UserError
+from daneel.wire.request_checks import PROMPT_FLAGS
 
 STDIN = Path("-")
 
 _TEMPLATE_FIELDS = frozenset({"messages", "tools"})
-_TEMPLATE_FLAGS = frozenset({"add_generation_prompt", "continue_final_message"})
 
 
 def read_text(option: str, path: Path) -> str:
@@ -65,7 +65,7 @@ def template_variables(option: str, text: str) -> dict[str, Any]:
         raise UserError(f"{option} must be a JSON object: {text[:80]}")
     for name in _TEMPLATE_FIELDS & variables.keys():
         raise UserError(f"{option} may not hold {name!r}: every request has its own")
-    for name in _TEMPLATE_FLAGS & variables.keys():
+    for name in variables.keys() & set(PROMPT_FLAGS):
         if not isinstance(variables[name], bool):
             raise UserError(f"{option}: {name} must be true or false, not {variables[name]!r}")
     return variables

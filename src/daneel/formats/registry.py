@@ -57,9 +57,9 @@ def detect(template: str | None, *, num_parameters: int | None = None) -> Family
     return FAMILIES[GENERIC]
 
 
-def resolve(name: str | None, template: str | None) -> Family:
+def resolve(name: str | None, template: str | None, *, num_parameters: int | None = None) -> Family:
     """The family of that name, else the one the template shows, its details read off the template. `UserError` as `get`."""
-    return get(name).for_template(template or "") if name else detect(template)
+    return get(name).for_template(template or "") if name else detect(template, num_parameters=num_parameters)
 
 
 def _fits(template: str, family: Family) -> bool:

@@ -15,9 +15,9 @@ FormatSource = Literal["template", "option", "file", "nothing"]
 
 def choose(name: str | None, template: str, *, num_parameters: int | None) -> tuple[Family, FormatSource]:
     """The family called `name`, as the template spells it; else the one the template shows. `UserError` as `registry.get`."""
+    family = registry.resolve(name, template, num_parameters=num_parameters)
     if name is not None:
-        return registry.resolve(name, template), "option"
-    family = registry.detect(template, num_parameters=num_parameters)
+        return family, "option"
     return family, "nothing" if family.full_name == registry.GENERIC else "template"
 
 

@@ -16,6 +16,7 @@ from daneel.server.declared_tools import NO_PARAMETERS, tool_set
 from daneel.server.template import TemplateRenderer
 from daneel.server.template_probe import probe
 from daneel.wire.errors import BadRequest
+from daneel.wire.request_checks import PROMPT_FLAGS
 from daneel.wire.requests import ChatRequest, ToolDeclaration
 
 PLAIN_TEMPLATE = (
@@ -23,8 +24,6 @@ PLAIN_TEMPLATE = (
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 """ChatML, for a model whose file holds no template: what most such models were tuned on."""
-
-_TURN_FLAGS = ("add_generation_prompt", "continue_final_message")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +72,7 @@ class PromptWriter:
 
 async def find_traits(renderer: TemplateRenderer, family: Family, variables: Mapping[str, Any]) -> TemplateTraits:
     """What the template does with messages and tools; a family may prefer its own words to the template's."""
-    defaults = {name: value for name, value in variables.items() if name not in _TURN_FLAGS}
-    traits = await probe(renderer, defaults, split_role=family.split_role)
+    traits = await probe(renderer, without_flags(variables), split_role=family.split_role)
     return replace(traits, knows_tools=False) if family.tool_prompt.preferred else traits
 
 
@@ -95,10 +93,13 @@ def template_options(request: ChatRequest, defaults: Mapping[str, Any]) -> tuple
             "add_generation_prompt and continue_final_message are both true: a turn is either opened or continued",
             param="continue_final_message",
         )
-    variables = {**defaults, **request.chat_template_kwargs}
-    for name in _TURN_FLAGS:
-        variables.pop(name, None)
+    variables = without_flags({**defaults, **request.chat_template_kwargs})
     return variables, add_generation_prompt, continue_final_message
+
+
+def without_flags(variables: Mapping[str, Any]) -> dict[str, Any]:
+    """Template variables without those that say how the prompt ends: the renderer takes these by themselves."""
+    return {name: value for name, value in variables.items() if name not in PROMPT_FLAGS}
 
 
 def _for_template(declaration: ToolDeclaration) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from daneel.formats.self_test import (
     split,
 )
 from daneel.formats.template_traits import TemplateTraits
+from daneel.server.prompt_writer import without_flags
 from daneel.server.template import TemplateRenderer
 from daneel.wire.errors import WireError
 
@@ -81,8 +82,7 @@ class _Histories:
         self._renderer = renderer
         self._family = family
         self._traits = traits
-        flags = ("add_generation_prompt", "continue_final_message")
-        self._variables = {name: value for name, value in variables.items() if name not in flags}
+        self._variables = without_flags(variables)
         self._prompt: str | None = None
         self._answered: str | None = None
 
