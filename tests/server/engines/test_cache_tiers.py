@@ -95,10 +95,24 @@ def test_another_model_or_tenant_finds_nothing(tmp_path: Path, scope: str, tenan
 
 
 def test_a_tenant_cannot_be_written_into_anothers_file(tmp_path: Path) -> None:
-    disk(tmp_path).put("a", IDS, STATE)
+    disk(tmp_path).put("tenant a", IDS, STATE)
     [path] = tmp_path.glob("*.kv")
-    path.write_bytes(path.read_bytes().replace(b'{"tenant": "a"}', b'{"tenant": "b"}'))
-    assert disk(tmp_path).longest("b", IDS, whole=False) is None
+    data = path.read_bytes()
+    assert data.count(b"tenant a") == 1
+    path.write_bytes(data.replace(b"tenant a", b"tenant b"))
+    assert disk(tmp_path).longest("tenant b", IDS, whole=False) is None
+
+
+def test_a_restart_reads_heads_only_and_offers_what_is_whole(tmp_path: Path) -> None:
+    tier = disk(tmp_path)
+    tier.put("", IDS, STATE)
+    tier.put("", IDS[:30], STATE)
+    longer = max(tmp_path.glob("*.kv"), key=lambda path: path.stat().st_size)
+    longer.write_bytes(longer.read_bytes()[:-1] + b"x")
+    restarted = disk(tmp_path)
+    assert len(restarted._kept) == 2
+    assert restarted.longest("", IDS, whole=False) == (30, tuple(IDS[:30]), "disk")
+    assert len(restarted._kept) == 1
 
 
 def test_the_disks_bound_holds_and_the_oldest_goes(tmp_path: Path) -> None:

@@ -1,8 +1,9 @@
 """Where sequences are kept that left the KV cells: host memory, then a disk, so that a restart does not lose them.
 
-A file on disk is one sequence: a header (JSON), its token ids, its state, and before all that an HMAC-SHA256 over the rest. The
-key of the HMAC is a secret of this server mixed with the model, its template, the engine's build and the tenant: a file of
-another, or one with a single flipped bit, is not a kept sequence but nothing. Files have mode 0600.
+A file on disk is one sequence: two HMAC-SHA256, of the head and of the whole, then the head (sizes, tenant, token ids) and the
+state. Their key is a secret of this server mixed with the model, its template, the engine's build and the tenant: a file of
+another, or one with a single flipped bit, is not a kept sequence but nothing. At start only heads are read; the whole is
+checked before a file is first offered, and whenever it is read. Files have mode 0600.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import array
 import contextlib
 import hashlib
 import hmac
-import json
 import os
 import secrets
 import struct
@@ -25,20 +25,33 @@ from daneel.server.engines.base import EngineLoadError, PromptCache
 from daneel.server.engines.kv_cache import Tier
 from daneel.server.engines.prefix import common_prefix_length
 
-MAGIC = b"daneelkv1\n"
-_LENGTHS = struct.Struct("<IQQ")
+MAGIC = b"daneelkv2\n"
+_SIZES = struct.Struct("<IQQ")
+"""Of the tenant, the packed ids and the state, in bytes."""
 _MAC_BYTES = 32
 _IDS = "i"
 
 Key = tuple[str, tuple[int, ...]]
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """What is known of a kept sequence without reading its state."""
+@dataclass(slots=True)
+class KeptFile:
+    """A file of ours, by its head. `checked`: the whole was found unchanged once."""
 
+    path: Path
     num_bytes: int
-    path: Path | None = None
+    checked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Head:
+    """What stands before a file's state. `packed` are its bytes; the state begins at `end`."""
+
+    key: Key
+    packed: bytes
+    whole_mac: bytes
+    end: int
+    num_bytes: int
 
 
 class MemoryTier:
@@ -98,7 +111,7 @@ class DiskTier:
         self._max_bytes = max_bytes
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._secret = hmac.digest(_secret(folder / "secret"), scope.encode(), "sha256")
-        self._kept: OrderedDict[Key, Kept] = OrderedDict()
+        self._kept: OrderedDict[Key, KeptFile] = OrderedDict()
         for path in sorted(folder.glob("*.kv"), key=_mtime):
             self._note(path)
 
@@ -110,66 +123,81 @@ class DiskTier:
         with contextlib.suppress(OSError):
             _write(path, data)
             self._kept.pop((tenant, tuple(ids)), None)
-            self._kept[tenant, tuple(ids)] = Kept(len(data), path)
+            self._kept[tenant, tuple(ids)] = KeptFile(path, len(data), checked=True)
             self._trim()
 
     def longest(self, tenant: str, ids: Sequence[int], *, whole: bool) -> tuple[int, Sequence[int], str] | None:
-        return _longest(self._kept, tenant, ids, whole=whole, name=self.name)
+        while True:
+            found = _longest(self._kept, tenant, ids, whole=whole, name=self.name)
+            if found is None or self._kept[tenant, tuple(found[1])].checked or self._read(tenant, found[1]) is not None:
+                return found
 
     def get(self, tenant: str, ids: Sequence[int]) -> bytes | None:
+        state = self._read(tenant, ids)
+        if state is not None:
+            key = tenant, tuple(ids)
+            self._kept.move_to_end(key)
+            with contextlib.suppress(OSError):
+                os.utime(self._kept[key].path)
+        return state
+
+    def _read(self, tenant: str, ids: Sequence[int]) -> bytes | None:
+        """The state of a file that is what it was; one that is not is dropped."""
         key = tenant, tuple(ids)
         kept = self._kept.get(key)
-        if kept is None or kept.path is None:
+        if kept is None:
             return None
-        try:
-            found = self._unpacked(kept.path.read_bytes())
-        except OSError:
-            found = None
-        if found is None or found[0] != tenant or tuple(found[1]) != key[1]:
+        data = b""
+        with contextlib.suppress(OSError):
+            data = kept.path.read_bytes()
+        head = self._head(data)
+        state = data[head.end :] if head is not None else b""
+        if head is None or head.key != key or not hmac.compare_digest(head.whole_mac, self._mac(tenant, head.packed, state)):
             self._drop(key)
             return None
-        self._kept.move_to_end(key)
-        with contextlib.suppress(OSError):
-            os.utime(kept.path)
-        return found[2]
+        kept.checked = True
+        return state
 
-    def _mac(self, tenant: str, data: bytes) -> bytes:
-        return hmac.digest(hmac.digest(self._secret, tenant.encode(), "sha256"), data, "sha256")
+    def _mac(self, tenant: str, *parts: bytes) -> bytes:
+        mac = hmac.new(hmac.digest(self._secret, tenant.encode(), "sha256"), digestmod="sha256")
+        for part in parts:
+            mac.update(part)
+        return mac.digest()
 
     def _packed(self, tenant: str, ids: Sequence[int], state: bytes) -> bytes:
-        header = json.dumps({"tenant": tenant}).encode()
-        packed = _packed_ids(ids)
-        body = _LENGTHS.pack(len(header), len(packed), len(state)) + header + packed + state
-        return MAGIC + self._mac(tenant, body) + body
+        owner, packed_ids = tenant.encode(), _packed_ids(ids)
+        head = _SIZES.pack(len(owner), len(packed_ids), len(state)) + owner + packed_ids
+        return MAGIC + self._mac(tenant, head) + self._mac(tenant, head, state) + head + state
 
-    def _unpacked(self, data: bytes) -> tuple[str, list[int], bytes] | None:
-        """Tenant, ids and state of a file of ours; `None` for anything else, a flipped bit included."""
-        start = len(MAGIC) + _MAC_BYTES
-        if not data.startswith(MAGIC) or len(data) < start + _LENGTHS.size:
+    def _head(self, data: bytes) -> _Head | None:
+        """The head of a file of ours; `None` for anything else. `data` need not hold the state, but all before it."""
+        start = len(MAGIC) + 2 * _MAC_BYTES
+        if not data.startswith(MAGIC) or len(data) < start + _SIZES.size:
             return None
-        mac, body = data[len(MAGIC) : start], data[start:]
-        header_size, ids_size, state_size = _LENGTHS.unpack_from(body)
-        if _LENGTHS.size + header_size + ids_size + state_size != len(body):
+        owner_size, ids_size, state_size = _SIZES.unpack_from(data, start)
+        at = start + _SIZES.size + owner_size
+        end = at + ids_size
+        if end > len(data) or ids_size % array.array(_IDS).itemsize:
             return None
-        at = _LENGTHS.size + header_size
-        try:
-            tenant = json.loads(body[_LENGTHS.size : at])["tenant"]
-        except (ValueError, KeyError, TypeError, RecursionError):
-            return None
-        if not isinstance(tenant, str) or not hmac.compare_digest(mac, self._mac(tenant, body)):
+        tenant = data[at - owner_size : at].decode(errors="replace")
+        packed = data[start:end]
+        if not hmac.compare_digest(data[len(MAGIC) : len(MAGIC) + _MAC_BYTES], self._mac(tenant, packed)):
             return None
         ids = array.array(_IDS)
-        ids.frombytes(body[at : at + ids_size])
-        return tenant, ids.tolist(), body[at + ids_size :]
+        ids.frombytes(data[at:end])
+        return _Head((tenant, tuple(ids)), packed, data[start - _MAC_BYTES : start], end, end + state_size)
 
     def _note(self, path: Path) -> None:
         """Take up a file of an earlier run; what is not ours is left where it is."""
-        try:
-            found = self._unpacked(path.read_bytes())
-            if found is not None:
-                self._kept[found[0], tuple(found[1])] = Kept(path.stat().st_size, path)
-        except OSError:
-            return
+        with contextlib.suppress(OSError), path.open("rb") as file:
+            data = file.read(len(MAGIC) + 2 * _MAC_BYTES + _SIZES.size)
+            if data.startswith(MAGIC) and len(data) >= _SIZES.size:
+                owner_size, ids_size, _ = _SIZES.unpack_from(data, len(data) - _SIZES.size)
+                num_bytes = os.fstat(file.fileno()).st_size
+                data += file.read(min(owner_size + ids_size, num_bytes))
+                head = self._head(data)
+                if head is not None and head.num_bytes == num_bytes:
+                    self._kept[head.key] = KeptFile(path, num_bytes)
 
     def _trim(self) -> None:
         while self._kept and sum(kept.num_bytes for kept in self._kept.values()) > self._max_bytes:
@@ -177,7 +205,7 @@ class DiskTier:
 
     def _drop(self, key: Key) -> None:
         kept = self._kept.pop(key, None)
-        if kept is not None and kept.path is not None:
+        if kept is not None:
             with contextlib.suppress(OSError):
                 kept.path.unlink()
 
@@ -187,6 +215,11 @@ class Tiers:
     """The tiers of one engine, the quickest first."""
 
     in_order: tuple[Tier, ...] = ()
+
+    @property
+    def outlive(self) -> bool:
+        """Whether what is kept is still there after a restart."""
+        return any(isinstance(tier, DiskTier) for tier in self.in_order)
 
     @classmethod
     def open(cls, wanted: PromptCache, *, scope: Sequence[str]) -> Tiers:
@@ -210,7 +243,7 @@ class Tiers:
 
 
 def _longest(
-    kept: OrderedDict[Key, bytes] | OrderedDict[Key, Kept], tenant: str, ids: Sequence[int], *, whole: bool, name: str
+    kept: OrderedDict[Key, bytes] | OrderedDict[Key, KeptFile], tenant: str, ids: Sequence[int], *, whole: bool, name: str
 ) -> tuple[int, Sequence[int], str] | None:
     best: tuple[int, Sequence[int], str] | None = None
     wanted = tuple(ids)
