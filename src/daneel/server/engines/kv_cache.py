@@ -319,7 +319,8 @@ class KvCache:
         if length >= len(ids) - 1:
             return None
         others = [holder for holder in self._holders if holder.tenant == tenant and holder.num_tokens > length]
-        latest = max((each for each in others if each.ids()[:length] == list(ids[:length])), key=_used_at, default=None)
+        newest_first = sorted(others, key=_used_at, reverse=True)
+        latest = next((each for each in newest_first if each.ids()[:length] == list(ids[:length])), None)
         if latest is None or latest.own:
             return "cold" if length == 0 else None
         before = latest.ids()[length]

@@ -87,6 +87,11 @@ class _Sequence:
     def prefills(self) -> bool:
         return len(self.pending) > 1 or not self.generated
 
+    def wait_again(self) -> None:
+        """Without its place in the cells, it has all its tokens before it again."""
+        self.holder = None
+        self.pending = [*self.request.prompt_ids, *self.generated]
+
 
 class LlamaCppEngine:
     """See `base.Engine`."""
@@ -104,9 +109,8 @@ class LlamaCppEngine:
         self._limits = Limits(len(info.pieces), info.context_tokens)
         self._batch = LlamaBatch(context, max_tokens=llama_model.batch_tokens(spec), num_vocab=self._limits.num_vocab)
         rolls_back = llama_model.rolls_back(model)
-        self._tiers = Tiers.open(
-            spec.prompt_cache, scope=[spec.kv_type, info.engine_version, *llama_model.identity(model, spec)]
-        )
+        scope = [spec.kv_type, info.engine_version, *llama_model.identity(model, Path(spec.model_path or ""))]
+        self._tiers = Tiers.open(spec.prompt_cache, scope=scope)
         self._cells = LlamaCells(context, rolls_back=rolls_back)
         self.cache = KvCache(
             self._cells,
@@ -157,8 +161,9 @@ class LlamaCppEngine:
     def close(self) -> None:
         for sequence in list(self._sequences):
             self._release(sequence)
-        self.cache.save_all()
-        self._tiers.flush()
+        if self._tiers.outlive:
+            self.cache.save_all()
+            self._tiers.flush()
         self._batch.close()
         native.llama_free(self._context)
         native.llama_model_free(self._model)
@@ -214,10 +219,7 @@ class LlamaCppEngine:
         self._batch.clear()
         generating = [each for each in self._sequences if each.holder is not None and not each.prefills]
         while generating and not self.cache.room(len(generating)):
-            self._put_back(youngest := generating.pop())
-            if not generating and all(each.holder is None for each in self._sequences):
-                self._sequences.remove(youngest)
-                self._sequences.insert(0, youngest)
+            self._put_back(generating.pop())
         rows = [self._add(sequence, 1) for sequence in generating]
         left = self._chunk_tokens
         for sequence in [each for each in self._sequences if each.holder is not None and each.prefills]:
@@ -242,11 +244,9 @@ class LlamaCppEngine:
 
     def _put_back(self, sequence: _Sequence) -> None:
         """Make room: the sequence waits again, and goes on later from what is then still in the cells."""
-        if sequence.holder is None:
-            return
-        sequence.pending = [*sequence.request.prompt_ids, *sequence.generated]
+        assert sequence.holder is not None
         self.cache.close(sequence.holder, keep=sequence.request.use_cache)
-        sequence.holder = None
+        sequence.wait_again()
 
     def _decode(self, rows: list[tuple[_Sequence, list[int], int]]) -> str | None:
         """Evaluate the batch. Returns what went wrong, `None` when nothing did."""
@@ -258,8 +258,7 @@ class LlamaCppEngine:
         self.cache.forget_all()
         for sequence in self._sequences:
             if sequence.holder is not None:
-                sequence.holder = None
-                sequence.pending = [*sequence.request.prompt_ids, *sequence.generated]
+                sequence.wait_again()
         num_tokens = sum(len(tokens) for _, tokens, _ in rows)
         detail = (self._log.errors() or ["no reason given"])[-1]
         return f"llama.cpp could not evaluate {num_tokens} tokens (code {code}): {detail}"

@@ -187,11 +187,9 @@ def rolls_back(model: Any) -> bool:
     return not (native.llama_model_is_recurrent(model) or native.llama_model_is_hybrid(model))
 
 
-def identity(model: Any, spec: EngineSpec) -> list[str]:
-    """What a saved state fits: this model's file, by name, size and parameters, and how llama.cpp was built."""
-    path = Path(spec.model_path or "")
-    size = path.stat().st_size if path.exists() else 0
-    return [path.name, str(size), str(native.llama_model_n_params(model)), llama_cpp.__version__]
+def identity(model: Any, path: Path) -> list[str]:
+    """Which model a saved state fits: its file's name and size, and its number of parameters."""
+    return [path.name, str(path.stat().st_size), str(native.llama_model_n_params(model))]
 
 
 def make_context(model: Any, spec: EngineSpec, num_cells: int, log: LogLines) -> Any:
