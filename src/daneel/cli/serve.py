@@ -90,6 +90,9 @@ def serve(
         typer.Option(min=128, metavar="N", help="Tokens in the KV cache, for all requests and what is kept of earlier ones."),
     ] = None,
     kv_type: Annotated[str, typer.Option(help="Numbers of the KV cache: " + ", ".join(KV_TYPES) + ".")] = "f16",
+    threads: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Threads of the engine; by default the physical cores.")
+    ] = None,
     prefill_step_size: Annotated[
         int, typer.Option(min=16, max=4096, metavar="N", help="Prompt tokens evaluated beside the running requests in a step.")
     ] = 256,
@@ -140,6 +143,7 @@ def serve(
             num_sequences=parallel,
             kv_tokens=kv_tokens,
             kv_type=cast(Any, _one_of("--kv-type", kv_type, KV_TYPES)),
+            num_threads=threads,
             prefill_chunk_tokens=prefill_step_size,
             prompt_cache=PromptCache(
                 max_entries=prompt_cache_size,

@@ -113,3 +113,7 @@ def test_a_broken_script_names_file_and_line(tmp_path: Path, line: str) -> None:
     path.write_text('"fine"\n' + line + "\n")
     with pytest.raises(EngineLoadError, match=r"line 2 of the script .*script\.jsonl"):
         load_script(path)
+
+
+def test_it_takes_as_many_at_a_time_as_it_was_told(tmp_path: Path) -> None:
+    assert [engine_for(tmp_path, num_sequences=number).max_sequences for number in (1, 16)] == [1, 16]

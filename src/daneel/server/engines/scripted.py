@@ -65,7 +65,12 @@ def load(spec: EngineSpec, on_progress: LoadProgress) -> ScriptedEngine:
     """An engine that follows the script at `spec.script_path`, if any. Raises `EngineLoadError`."""
     entries = load_script(Path(spec.script_path)) if spec.script_path is not None else []
     on_progress(1.0)
-    return ScriptedEngine(entries, spec.context_tokens or DEFAULT_CONTEXT_TOKENS, chunk_tokens=spec.prefill_chunk_tokens)
+    return ScriptedEngine(
+        entries,
+        spec.context_tokens or DEFAULT_CONTEXT_TOKENS,
+        chunk_tokens=spec.prefill_chunk_tokens,
+        max_sequences=spec.num_sequences,
+    )
 
 
 @dataclass(slots=True)
@@ -83,9 +88,8 @@ class _Sequence:
 class ScriptedEngine:
     """See `base.Engine`."""
 
-    max_sequences = 8
-
-    def __init__(self, entries: list[ScriptEntry], context_tokens: int, *, chunk_tokens: int) -> None:
+    def __init__(self, entries: list[ScriptEntry], context_tokens: int, *, chunk_tokens: int, max_sequences: int = 8) -> None:
+        self.max_sequences = max_sequences
         self.info = EngineInfo(
             engine="scripted",
             engine_version="1",
