@@ -11,6 +11,7 @@ import pytest
 from tests.support.fake_model import FakeEngine, fake_model, step
 
 from daneel.server.app import make_app
+from daneel.server.auth import KeyRing
 from daneel.server.engine_process import EngineDied, EngineRestarting
 
 CHAT = "/v1/chat/completions"
@@ -22,7 +23,8 @@ def ask(
     method: str, path: str, *, engine: FakeEngine | None = None, key: str | None = None, limit: int = 2000, **options: Any
 ) -> httpx2.Response:
     async def run() -> httpx2.Response:
-        app = make_app(fake_model(engine or FakeEngine(HELLO)), key=key, stopping=asyncio.Event(), max_body_bytes=limit)
+        keys = KeyRing([key] if key is not None else [], secret=b"secret")
+        app = make_app(fake_model(engine or FakeEngine(HELLO)), keys=keys, stopping=asyncio.Event(), max_body_bytes=limit)
         transport = httpx2.ASGITransport(app=app, raise_app_exceptions=False)
         async with httpx2.AsyncClient(transport=transport, base_url="http://test") as client:
             return await client.request(method, path, **options)
@@ -184,7 +186,7 @@ def test_with_the_key_they_are_open_and_health_always_is() -> None:
 
 def test_every_route_but_health_needs_the_key() -> None:
     """Read off the router, so that a new route is covered by itself."""
-    app = make_app(fake_model(FakeEngine()), key="sesame", stopping=asyncio.Event())
+    app = make_app(fake_model(FakeEngine()), keys=KeyRing(["sesame"]), stopping=asyncio.Event())
     paths = [route.path for route in app.routes]  # type: ignore[attr-defined]
     assert len(paths) >= 4
     for path in paths:

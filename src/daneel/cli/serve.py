@@ -6,7 +6,6 @@ import asyncio
 import hashlib
 import json
 import os
-import re
 import shlex
 import socket
 import sys
@@ -20,17 +19,18 @@ import typer
 
 from daneel.cli.format_file import customiser
 from daneel.cli.models import TerminalProgress
+from daneel.cli.serve_keys import KEY_VARIABLE, read_key_ring
 from daneel.cli.values import byte_size, read_text, template_variables
 from daneel.errors import UserError
 
 if TYPE_CHECKING:
+    from daneel.server.auth import KeyRing
     from daneel.server.engines.base import EngineSpec
     from daneel.server.served_model import ServedModel, ServeOptions
 
 ENGINES = ("auto", "llama.cpp", "mlx", "scripted")
 KV_TYPES = ("f16", "q8_0", "q4_0")
 REASONING_FIELDS = ("reasoning", "reasoning_content", "both")
-_KEY_VARIABLE = "DANEEL_API_KEY"
 _FIT_CONTEXT_TOKENS = 2048
 
 GpuLayers = int | Literal["all"]
@@ -67,7 +67,15 @@ def serve(
     ] = "{}",
     api_key: Annotated[
         str | None,
-        typer.Option(metavar="KEY", envvar=_KEY_VARIABLE, show_envvar=True, help="What clients must send as bearer token."),
+        typer.Option(metavar="KEY", envvar=KEY_VARIABLE, show_envvar=True, help="What clients must send as bearer token."),
+    ] = None,
+    key_file: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="More keys, one in each line; may be repeated. Each key has a cache of its own."),
+    ] = None,
+    admin_key_file: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="Keys, one in each line, that may also change the cache's limits at /v1/cache."),
     ] = None,
     format_name: Annotated[
         str | None,
@@ -109,19 +117,16 @@ def serve(
     until_stdin_closes: Annotated[bool, typer.Option(hidden=True)] = False,
 ) -> None:
     """Serve MODEL over HTTP in OpenAI's chat dialect."""
-    os.environ.pop(_KEY_VARIABLE, None)  # the children have no business with it
+    os.environ.pop(KEY_VARIABLE, None)  # the children have no business with it
     try:
         from daneel.server import serve as hosting
         from daneel.server.engines.base import PromptCache
         from daneel.server.served_model import ServeOptions
     except ModuleNotFoundError as error:
         raise _missing(error) from error
-    if api_key is not None and not api_key.strip():
-        raise UserError(f"the API key is empty; leave out --api-key and {_KEY_VARIABLE} to serve without one")
-    if api_key is not None and not re.fullmatch("[!-~]+", api_key):
-        raise UserError("the API key may hold only visible ASCII characters and no spaces: clients send it in a header")
-    if not hosting.is_loopback(host) and api_key is None:
-        raise UserError(f"--host {host} can be reached by other machines: give a key with --api-key or {_KEY_VARIABLE}")
+    keys = read_key_ring(api_key, key_file or [], admin_key_file or [])
+    if not hosting.is_loopback(host) and not keys.required:
+        raise UserError(f"--host {host} can be reached by other machines: give a key with --key-file or {KEY_VARIABLE}")
     with hosting.bind(host, port) as sock:
         if _one_of("--engine", engine, ENGINES) == "scripted":
             source = _scripted(model, script, context)
@@ -153,11 +158,11 @@ def serve(
                 scope=hashlib.sha256((options.template_source or "").encode()).hexdigest(),
             ),
         )
-        asyncio.run(_serve(spec, options, sock, host, api_key, until_stdin_closes))
+        asyncio.run(_serve(spec, options, sock, host, keys, until_stdin_closes))
 
 
 async def _serve(
-    spec: EngineSpec, options: ServeOptions, sock: socket.socket, host: str, key: str | None, until_stdin_closes: bool
+    spec: EngineSpec, options: ServeOptions, sock: socket.socket, host: str, keys: KeyRing, until_stdin_closes: bool
 ) -> None:
     from daneel.server import serve as hosting
     from daneel.server.served_model import ServedModel
@@ -174,10 +179,10 @@ async def _serve(
         for line in model.format_report.lines(model.family.full_name):
             print(f"{model.name}: {line}", file=sys.stderr)
         print(f"Serving {model.name} at {url}")
-        print(f"Try: {_curl(url, key is not None)}", flush=True)
+        print(f"Try: {_curl(url, keys.required)}", flush=True)
 
     until = _stdin_closed() if until_stdin_closes else None
-    await hosting.serve(load, sock=sock, host=host, key=key, on_ready=on_ready, until=until)
+    await hosting.serve(load, sock=sock, host=host, keys=keys, on_ready=on_ready, until=until)
 
 
 def _scripted(model: str | None, script: Path | None, context: int | None) -> _Source:
@@ -250,7 +255,7 @@ class _LoadProgress:
 def _curl(url: str, needs_key: bool) -> str:
     parts = ["curl", f"{url}/chat/completions", "-H", "'Content-Type: application/json'"]
     if needs_key:
-        parts += ["-H", f'"Authorization: Bearer ${_KEY_VARIABLE}"']
+        parts += ["-H", f'"Authorization: Bearer ${KEY_VARIABLE}"']
     body = json.dumps({"messages": [{"role": "user", "content": "Hello!"}]})
     return " ".join([*parts, "-d", shlex.quote(body)])
 

@@ -22,12 +22,12 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from daneel.server import chat, inspection
-from daneel.server.auth import KeyRequired
+from daneel.server.auth import Caller, KeyRequired, KeyRing, caller_of
 from daneel.server.served_model import ServedModel
 from daneel.server.streaming import ClientGone, EventStream, bug, while_connected
 from daneel.wire.errors import BadRequest, MethodNotAllowed, NotFound, PayloadTooLarge, UnsupportedMediaType, WireError
-from daneel.wire.messages import Completion, Warning
-from daneel.wire.requests import ChatRequest, parse_chat_request
+from daneel.wire.messages import Completion
+from daneel.wire.requests import parse_chat_request
 
 MAX_BODY_BYTES = 32 * 2**20
 """Above any history that fits a context of a million tokens."""
@@ -35,9 +35,7 @@ MAX_BODY_BYTES = 32 * 2**20
 ROUTES = "/v1/chat/completions, /v1/models, /v1/parse, /v1/render, /v1/tokenize and /health"
 
 
-def make_app(
-    model: ServedModel, *, key: str | None, stopping: asyncio.Event, max_body_bytes: int = MAX_BODY_BYTES
-) -> Starlette:
+def make_app(model: ServedModel, *, keys: KeyRing, stopping: asyncio.Event, max_body_bytes: int = MAX_BODY_BYTES) -> Starlette:
     """The server's routes around `model`. When `stopping` is set, requests under way end with a 503 or an error event."""
     routes = _Routes(model, stopping, max_body_bytes)
     app = Starlette(
@@ -50,7 +48,7 @@ def make_app(
             Route("/v1/models/{name:path}", routes.model, methods=["GET"]),
             Route("/health", routes.health, methods=["GET"]),
         ],
-        middleware=[Middleware(KeyRequired, key=key, send_error=_send_error)] if key is not None else [],
+        middleware=[Middleware(KeyRequired, keys=keys, send_error=_send_error)],
         exception_handlers={
             WireError: _on_wire_error,
             HTTPException: _on_http_error,
@@ -85,17 +83,18 @@ class _Routes:
     async def chat_completions(self, request: Request) -> Response | EventStream:
         chat_request, warnings = parse_chat_request(await _read_json_body(request, self._max_body_bytes))
         self._model.check_name(chat_request.model)
+        begun = chat.begin(chat_request, warnings, self._model, tenant=caller_of(request.scope).tenant)
         if chat_request.stream:
-            begun = chat.begin(chat_request, warnings, self._model)
             return EventStream(await while_connected(request.receive, self._stopping, begun), self._stopping)
-        return _json(await while_connected(request.receive, self._stopping, self._complete(chat_request, warnings)))
+        return _json(await while_connected(request.receive, self._stopping, _completed(begun)))
 
-    async def _complete(self, request: ChatRequest, warnings: list[Warning]) -> Completion:
-        return await chat.complete(await chat.begin(request, warnings, self._model))
-
-    async def _inspect(self, request: Request, answer: Callable[[bytes, ServedModel], Coroutine[Any, Any, Any]]) -> Response:
+    async def _inspect(
+        self, request: Request, answer: Callable[[bytes, ServedModel, Caller], Coroutine[Any, Any, Any]]
+    ) -> Response:
         body = await _read_json_body(request, self._max_body_bytes)
-        return _json(await while_connected(request.receive, self._stopping, answer(body, self._model)))
+        return _json(
+            await while_connected(request.receive, self._stopping, answer(body, self._model, caller_of(request.scope)))
+        )
 
     async def parse(self, request: Request) -> Response:
         return await self._inspect(request, inspection.parse)
@@ -105,6 +104,10 @@ class _Routes:
 
     async def tokenize(self, request: Request) -> Response:
         return await self._inspect(request, inspection.tokenize)
+
+
+async def _completed(begun: Coroutine[Any, Any, chat.Turn]) -> Completion:
+    return await chat.complete(await begun)
 
 
 async def _read_json_body(request: Request, max_bytes: int) -> bytes:

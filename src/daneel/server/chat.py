@@ -56,6 +56,7 @@ class Turn:
     prompt: Prompt
     decoding: Decoding
     warnings: list[Warning]
+    tenant: str = ""
     id: str = field(default_factory=lambda: f"chatcmpl-{uuid4().hex}")
     created: int = field(default_factory=lambda: int(time.time()))
 
@@ -73,17 +74,17 @@ class Finish:
 StepItem = Item | Finish
 
 
-async def begin(request: ChatRequest, warnings: list[Warning], model: ServedModel) -> Turn:
+async def begin(request: ChatRequest, warnings: list[Warning], model: ServedModel, *, tenant: str = "") -> Turn:
     """Check, render, encode, plan. Raises a `WireError` for whatever makes the request impossible."""
     try:
-        prompt = await build_prompt(request, model)
+        prompt = await build_prompt(request, model, tenant=tenant)
         decoding, more = await plan_decoding(request, prompt, model)
     except (EngineDied, EngineRestarting) as error:
         raise unavailable(error) from error
     if request.strict_fields and more:
         first = more[0]
         raise BadRequest(f"strict_fields: {first.field} would be {first.action}: {first.detail}", param=first.field)
-    return Turn(request, model, prompt, decoding, [*warnings, *more])
+    return Turn(request, model, prompt, decoding, [*warnings, *more], tenant)
 
 
 async def generate(turn: Turn) -> AsyncGenerator[list[StepItem], None]:
@@ -201,6 +202,7 @@ async def _outputs(turn: Turn) -> AsyncGenerator[StepOutput, None]:
         use_cache=decoding.use_cache,
         keep_cache=decoding.keep_cache,
         pin_s=decoding.pin_s,
+        tenant=turn.tenant,
         script_ids=decoding.script_ids,
         stop_ids=turn.model.stop_ids,
     )
@@ -253,7 +255,7 @@ def _remember(turn: Turn, builder: ReplyBuilder) -> None:
     while ids and ids[-1] in model.end_ids:
         text = text.removesuffix(model.info.pieces[ids[-1]].decode(errors="replace"))
         ids = ids[:-1]
-    model.turns.remember(PastTurn(prompt.rendered, prompt.text, prompt.ids, ids, text))
+    model.turns.remember(PastTurn(prompt.rendered, prompt.text, prompt.ids, ids, text), tenant=turn.tenant)
 
 
 def _finish(turn: Turn, builder: ReplyBuilder, clock: _Clock, last: StepOutput, *, truncated: bool) -> Finish:

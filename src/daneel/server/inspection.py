@@ -12,6 +12,7 @@ from msgspec import Struct
 from daneel.errors import UserError
 from daneel.formats import registry
 from daneel.formats.family import Family
+from daneel.server.auth import Caller
 from daneel.server.chat import unavailable
 from daneel.server.engine_process import EngineDied, EngineRestarting
 from daneel.server.prompt import build_prompt
@@ -44,7 +45,7 @@ class Tokenized(Struct, omit_defaults=True):
     warnings: list[Warning] = []
 
 
-async def parse(body: bytes, model: ServedModel) -> ParseReply:
+async def parse(body: bytes, model: ServedModel, _caller: Caller) -> ParseReply:
     """A model's output as the message a client would get; the format is this model's unless the request names another."""
     request, warnings = parse_request(body)
     model.check_name(request.model)
@@ -55,12 +56,12 @@ async def parse(body: bytes, model: ServedModel) -> ParseReply:
     return reply
 
 
-async def render(body: bytes, model: ServedModel) -> Rendered:
+async def render(body: bytes, model: ServedModel, caller: Caller) -> Rendered:
     """The prompt that this body makes at `/v1/chat/completions`, refused for the same reasons."""
     request, warnings = parse_chat_request(body)
     model.check_name(request.model)
     try:
-        prompt = await build_prompt(request, model)
+        prompt = await build_prompt(request, model, tenant=caller.tenant)
     except (EngineDied, EngineRestarting) as error:
         raise unavailable(error) from error
     return Rendered(
@@ -74,7 +75,7 @@ async def render(body: bytes, model: ServedModel) -> Rendered:
     )
 
 
-async def tokenize(body: bytes, model: ServedModel) -> Tokenized:
+async def tokenize(body: bytes, model: ServedModel, _caller: Caller) -> Tokenized:
     """The tokens of a text as they would be in a prompt: special tokens are recognised, nothing is put in front."""
     request, warnings = tokenize_request(body)
     model.check_name(request.model)

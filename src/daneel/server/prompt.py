@@ -8,7 +8,7 @@ from typing import Literal
 from daneel.formats.validate import ToolSet
 from daneel.server.prompt_writer import PromptWriter
 from daneel.server.served_model import ServedModel
-from daneel.server.turn_memory import first_difference
+from daneel.server.turn_memory import Recalled, first_difference
 from daneel.wire.errors import BadRequest, ContextTooLong
 from daneel.wire.requests import ChatRequest
 
@@ -30,15 +30,19 @@ class Prompt:
     cache_miss: str | None = None
 
 
-async def build_prompt(request: ChatRequest, model: ServedModel) -> Prompt:
-    """Raises `BadRequest` naming the field; `ContextTooLong` with both numbers."""
+async def build_prompt(request: ChatRequest, model: ServedModel, *, tenant: str = "") -> Prompt:
+    """The prompt, with what is remembered of this tenant's turns unless the request wants no cache.
+
+    Raises `BadRequest` naming the field; `ContextTooLong` with both numbers.
+    """
     info = model.info
     bos_text = info.bos_text if info.add_bos else ""
     writer = PromptWriter(model.renderer, model.family, model.traits, model.template_variables, bos_text)
     written = await writer.write(request)
     rendered, tools = written.text, written.tools
-    recalled = model.turns.recall(rendered, tools)
-    ids = [*recalled.ids, *await model.encoder.encode(rendered[recalled.end :])]
+    remembers = request.cache is None or request.cache.mode != "off"
+    recalled = model.turns.recall(rendered, tools, tenant=tenant) if remembers else Recalled()
+    ids = [*recalled.ids, *await model.encoder.encode(rendered[recalled.end :], tenant=tenant)]
     text = recalled.text + rendered[recalled.end :]
     miss = first_difference(recalled.changed, ids, info.pieces) if recalled.changed else None
     if not ids:

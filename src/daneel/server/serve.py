@@ -20,6 +20,7 @@ import uvicorn
 
 from daneel.errors import UserError
 from daneel.server.app import make_app
+from daneel.server.auth import KeyRing
 from daneel.server.served_model import ServedModel
 
 DRAIN_S = 3.0
@@ -68,7 +69,7 @@ async def serve(
     *,
     sock: socket.socket,
     host: str,
-    key: str | None,
+    keys: KeyRing,
     on_ready: Callable[[ServedModel, str], None],
     until: Awaitable[object] | None = None,
 ) -> None:
@@ -85,7 +86,7 @@ async def serve(
     try:
         with signals.installed():
             model = await loading
-            await _listen(model, sock, host, key, on_ready, signals)
+            await _listen(model, sock, host, keys, on_ready, signals)
     except asyncio.CancelledError:
         if not signals.count:
             raise
@@ -101,13 +102,13 @@ async def _listen(
     model: ServedModel,
     sock: socket.socket,
     host: str,
-    key: str | None,
+    keys: KeyRing,
     on_ready: Callable[[ServedModel, str], None],
     signals: _Signals,
 ) -> None:
     stopping = asyncio.Event()
     config = uvicorn.Config(
-        make_app(model, key=key, stopping=stopping),
+        make_app(model, keys=keys, stopping=stopping),
         http="h11",
         ws="none",
         lifespan="off",

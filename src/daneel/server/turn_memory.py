@@ -79,6 +79,10 @@ class TurnMemory:
         while len(turns) > MAX_TURNS or (len(turns) > 1 and sum(kept.num_chars for kept in turns.values()) > MAX_CHARS):
             turns.popitem(last=False)
 
+    def forget(self, tenant: str) -> None:
+        """Drop one tenant's turns."""
+        self._turns.pop(tenant, None)
+
     def recall(self, rendered: str, tools: ToolSet, *, tenant: str = "") -> Recalled:
         """What of a rendered prompt is the prompt and the reply of a kept turn; the longest there is."""
         best, changed = Recalled(), None
