@@ -34,8 +34,8 @@ async def begin(model: ServedModel, **fields: Any) -> chat.Turn:
 
 
 async def items(turn: chat.Turn) -> list[chat.StepItem]:
-    async with aclosing(chat.generate(turn)) as steps:
-        return [item async for step_items in steps for item in step_items]
+    async with aclosing(chat.generate_all(turn)) as steps:
+        return [item async for _, step_items in steps for item in step_items]
 
 
 def complete(outputs: list[StepOutput | Exception], model: ServedModel | None = None, **fields: Any) -> Completion:
@@ -244,3 +244,26 @@ def test_usage_is_streamed_when_asked_for_in_a_chunk_of_its_own() -> None:
     assert usage.choices == []
     assert usage.usage is not None
     assert usage.usage.completion_tokens == 2
+
+
+@pytest.mark.parametrize(
+    ("fields", "tenant", "recalls"), [({}, "a", True), ({}, "b", False), ({"cache": {"mode": "off"}}, "a", False)]
+)
+def test_a_turn_is_recalled_for_its_own_tenant_that_wants_the_cache(fields: dict[str, Any], tenant: str, recalls: bool) -> None:
+    generated = "assistant: Hello   "  # the template writes it without the white space at its end
+
+    async def run() -> str:
+        engine = FakeEngine([step(generated), step("<|end|>", finish="stop")])
+        model = fake_model(engine)
+
+        async def begin_as(tenant: str, messages: list[dict[str, str]], **fields: Any) -> chat.Turn:
+            request, _ = parse_chat_request(json.dumps({"messages": messages, **fields}).encode())
+            return await chat.begin(request, [], model, tenant=tenant)
+
+        asked = {"role": "user", "content": "Hi"}
+        await chat.complete(await begin_as("a", [asked]))
+        assert engine.asked["tenant"] == "a"
+        turn = await begin_as(tenant, [asked, {"role": "assistant", "content": "Hello<|end|>"}], **fields)
+        return turn.prompt.text
+
+    assert (generated in asyncio.run(run())) == recalls

@@ -71,7 +71,8 @@ def test_null_is_absent() -> None:
         ({"tools": [{"type": "function"}]}, "tools[0]: object missing required field function"),
         ({"tools": [tool("f"), tool(3)]}, "tools[1].function.name: expected str, got int: 3"),  # type: ignore[arg-type]
         ({"max_tokens": 5, "max_completion_tokens": 6}, "max_tokens (5) and max_completion_tokens (6) differ"),
-        ({"n": 2}, "n: must be 1: one reply is generated per request; got 2"),
+        ({"n": 17}, "n: must be between 1 and 16; got 17"),
+        ({"n": 0}, "n: must be between 1 and 16; got 0"),
         ({"top_logprobs": 3}, "top_logprobs: needs logprobs: true; got 3"),
         ({"stop": [""]}, "stop: string 0 is empty"),
         ({"stop": ""}, "stop: string 0 is empty"),

@@ -1,7 +1,7 @@
 """READ FIRST. One chat request from its parsed form to the items of its reply.
 
     begin()     what can refuse a request: render the messages -> encode them -> plan the decoding
-    generate()  what produces the reply:   generate tokens -> text -> parse -> deltas, step by step, then the account
+    generate()  what produces one reply:   generate tokens -> text -> parse -> deltas, step by step, then the account
     complete()  the whole reply: the join of exactly those deltas
     chunk()     the streamed reply: one chunk for each of them
 
@@ -14,11 +14,12 @@ import hashlib
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from uuid import uuid4
 
 import msgspec
 
+from daneel.server.choices import interleaved, sampling_of, total, whole_report
 from daneel.server.decoding import SCRIPTED, Decoding, plan_decoding
 from daneel.server.engine_process import EngineDied, EngineRestarting
 from daneel.server.engines.base import StepOutput
@@ -40,7 +41,6 @@ from daneel.wire.messages import (
     FinishReason,
     PromptTokensDetails,
     Timings,
-    TokenLogprob,
     Usage,
     Warning,
 )
@@ -49,7 +49,7 @@ from daneel.wire.requests import ChatRequest
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A request that was accepted: everything is known but the tokens."""
+    """A request that was accepted: everything is known but the tokens. `choice`: which of its replies is meant."""
 
     request: ChatRequest
     model: ServedModel
@@ -57,18 +57,20 @@ class Turn:
     decoding: Decoding
     warnings: list[Warning]
     tenant: str = ""
+    choice: int = 0
     id: str = field(default_factory=lambda: f"chatcmpl-{uuid4().hex}")
     created: int = field(default_factory=lambda: int(time.time()))
 
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """The last item of every reply that did not fail."""
+    """The last item of every reply that did not fail. `total`: the usage of all replies, with the last of them."""
 
     finish_reason: FinishReason
     usage: Usage
     report: DaneelReport
     warnings: list[Warning]
+    total: Usage | None = None
 
 
 StepItem = Item | Finish
@@ -87,8 +89,29 @@ async def begin(request: ChatRequest, warnings: list[Warning], model: ServedMode
     return Turn(request, model, prompt, decoding, [*warnings, *more], tenant)
 
 
+async def generate_all(turn: Turn) -> AsyncGenerator[tuple[Turn, list[StepItem]], None]:
+    """All replies to a request: each step's items with the reply they belong to. Closing it cancels all generations.
+
+    Raises what `generate()` raises.
+    """
+    turns = [_choice(turn, number) for number in range(turn.request.n or 1)]
+    usages: list[Usage] = []
+    async with aclosing(interleaved([generate(each) for each in turns])) as steps:
+        async for number, items in steps:
+            if isinstance(finish := items[-1], Finish):
+                usages.append(finish.usage)
+                if len(usages) == len(turns):
+                    items = [*items[:-1], replace(finish, total=total(usages))]
+            yield turns[number], items
+
+
+def _choice(turn: Turn, number: int) -> Turn:
+    decoding = replace(turn.decoding, sampling=sampling_of(turn.decoding.sampling, number))
+    return replace(turn, choice=number, decoding=decoding)
+
+
 async def generate(turn: Turn) -> AsyncGenerator[list[StepItem], None]:
-    """The reply, one list for each step of the engine; the last list ends with `Finish`. Closing it cancels the generation.
+    """One reply, one list for each step of the engine; the last list ends with `Finish`. Closing it cancels the generation.
 
     Raises `ServerUnavailable` when the engine dies, `ToolCallFailed` when the request wants failed calls as errors.
     """
@@ -120,46 +143,48 @@ async def generate(turn: Turn) -> AsyncGenerator[list[StepItem], None]:
 
 async def complete(turn: Turn) -> Completion:
     """The whole reply. Raises what `generate()` raises."""
-    deltas: list[Delta] = []
-    logprobs: list[TokenLogprob] = []
-    finish: Finish | None = None
-    async with aclosing(generate(turn)) as steps:
-        async for items in steps:
-            for item in items:
-                if isinstance(item, Piece):
-                    deltas.append(item.delta)
-                    logprobs += item.logprobs
-                elif isinstance(item, Finish):
-                    finish = item
-    if finish is None:
+    pieces: list[list[Piece]] = [[] for _ in range(turn.request.n or 1)]
+    finishes: dict[int, Finish] = {}
+    async with aclosing(generate_all(turn)) as steps:
+        async for part, items in steps:
+            pieces[part.choice] += [item for item in items if isinstance(item, Piece)]
+            if isinstance(finish := items[-1], Finish):
+                finishes[part.choice] = finish
+    if len(finishes) < len(pieces):
         raise ServerBug("the generation ended without a finish reason")
-    choice = Choice(0, finish.finish_reason, join(deltas), ChoiceLogprobs(logprobs) if turn.request.logprobs else None)
+    ended = [finishes[number] for number in range(len(pieces))]
     return Completion(
         id=turn.id,
         object="chat.completion",
         created=turn.created,
         model=turn.model.name,
         system_fingerprint=turn.model.fingerprint,
-        choices=[choice],
-        usage=finish.usage,
-        warnings=finish.warnings,
-        daneel=finish.report,
+        choices=[_whole_choice(turn, *each) for each in zip(range(len(pieces)), pieces, ended, strict=True)],
+        usage=total([finish.usage for finish in ended]),
+        warnings=turn.warnings,
+        daneel=whole_report([finish.report for finish in ended]),
     )
+
+
+def _whole_choice(turn: Turn, number: int, pieces: list[Piece], finish: Finish) -> Choice:
+    logprobs = [logprob for piece in pieces for logprob in piece.logprobs]
+    message = join(piece.delta for piece in pieces)
+    return Choice(number, finish.finish_reason, message, ChoiceLogprobs(logprobs) if turn.request.logprobs else None)
 
 
 def chunks(turn: Turn, item: Piece | Finish) -> list[Chunk]:
     """What a stream sends for one item: a chunk; for the finish also the one with the usage, if it was asked for."""
     if isinstance(item, Piece):
         logprobs = ChoiceLogprobs(item.logprobs) if item.logprobs else None
-        return [_chunk(turn, [ChunkChoice(0, item.delta, None, logprobs)])]
-    last = _chunk(turn, [ChunkChoice(0, Delta(), item.finish_reason)])
+        return [_chunk(turn, [ChunkChoice(turn.choice, item.delta, None, logprobs)])]
+    last = _chunk(turn, [ChunkChoice(turn.choice, Delta(), item.finish_reason)])
     last.warnings = item.warnings
     last.daneel = item.report
     options = turn.request.stream_options
-    if options is None or not options.include_usage:
+    if item.total is None or options is None or not options.include_usage:
         return [last]
     usage = _chunk(turn, [])
-    usage.usage = item.usage
+    usage.usage = item.total
     return [last, usage]
 
 
@@ -173,7 +198,8 @@ def _reply_builder(turn: Turn) -> ReplyBuilder:
     parser = family.parser(turn.prompt.tools, prompt=turn.prompt.text)
     sampling = turn.decoding.sampling
     repeatable = sampling.temperature == 0 or sampling.seed is not None or model.info.engine == SCRIPTED
-    salt = hashlib.sha256(msgspec.msgpack.encode((turn.prompt.ids, sampling))).digest() if repeatable else None
+    facts = (turn.prompt.ids, sampling) if not turn.choice else (turn.prompt.ids, sampling, turn.choice)
+    salt = hashlib.sha256(msgspec.msgpack.encode(facts)).digest() if repeatable else None
     options = ReplyOptions(
         format_name=family.name,
         on_failed_tool_call=request.on_failed_tool_call,
@@ -255,7 +281,7 @@ def _remember(turn: Turn, builder: ReplyBuilder) -> None:
     while ids and ids[-1] in model.end_ids:
         text = text.removesuffix(model.info.pieces[ids[-1]].decode(errors="replace"))
         ids = ids[:-1]
-    model.turns.remember(PastTurn(prompt.rendered, prompt.text, prompt.ids, ids, text), tenant=turn.tenant)
+    model.turns.remember(PastTurn(prompt.rendered, prompt.text, prompt.ids, ids, text, turn.choice), tenant=turn.tenant)
 
 
 def _finish(turn: Turn, builder: ReplyBuilder, clock: _Clock, last: StepOutput, *, truncated: bool) -> Finish:

@@ -87,10 +87,10 @@ class EventStream:
         state = _StreamState(self._turn)
         keepalive = asyncio.create_task(self._keep_alive(writer, state))
         try:
-            async with aclosing(chat.generate(self._turn)) as steps:
-                async for items in steps:
+            async with aclosing(chat.generate_all(self._turn)) as steps:
+                async for turn, items in steps:
                     # one write for each step of the engine, however much it brought
-                    await writer.write(b"".join(map(state.encode, items)))
+                    await writer.write(b"".join(state.encode(turn, item) for item in items))
         finally:
             keepalive.cancel()
             await asyncio.wait({keepalive})
@@ -136,36 +136,36 @@ class _StreamState:
     """Turns items into events and remembers what the comments need."""
 
     def __init__(self, turn: chat.Turn) -> None:
-        self._turn = turn
         self._prefill = PrefillProgress(0, len(turn.prompt.ids))
-        self._call: CallProgress | None = None
+        self._calls: dict[int, CallProgress] = {}
+        """By the reply in which they are written."""
         self._call_told_at = time.monotonic()
 
-    def encode(self, item: chat.StepItem) -> bytes:
+    def encode(self, turn: chat.Turn, item: chat.StepItem) -> bytes:
         match item:
             case PrefillProgress():
                 self._prefill = item
                 return self.keepalive()
             case CallProgress():
-                return self._call_progress(item)
+                return self._call_progress(turn.choice, item)
             case Piece():
-                self._call = None
+                self._calls.pop(turn.choice, None)
                 # there is a reply, so all of the prompt was evaluated, though no step told of its last part
                 self._prefill = PrefillProgress(self._prefill.total, self._prefill.total)
-        return b"".join(encode_event(chunk) for chunk in chat.chunks(self._turn, item))
+        return b"".join(encode_event(chunk) for chunk in chat.chunks(turn, item))
 
     def keepalive(self) -> bytes:
         return encode_comment(f"keepalive {self._prefill.done}/{self._prefill.total}")
 
-    def _call_progress(self, item: CallProgress) -> bytes:
+    def _call_progress(self, choice: int, item: CallProgress) -> bytes:
         """A comment when the call's name is known, and from then on now and again."""
         now = time.monotonic()
-        told = self._call or CallProgress(None, 0)
+        told = self._calls.get(choice) or CallProgress(None, 0)
         if (
             item.name == told.name
             and item.num_chars - told.num_chars < CALL_PROGRESS_CHARS
             and now - self._call_told_at < CALL_PROGRESS_S
         ):
             return b""
-        self._call, self._call_told_at = item, now
+        self._calls[choice], self._call_told_at = item, now
         return encode_comment(f"tool_call {item.name or '?'} {item.num_chars}")

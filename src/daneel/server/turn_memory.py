@@ -33,7 +33,7 @@ Said = tuple[str, str, tuple[tuple[str, str], ...], tuple[str, ...]]
 class PastTurn:
     """One turn: its prompt as the template rendered it and as the model was given it, and what was generated from that.
 
-    `generated_ids` without the token that ended the turn; `text` is their text.
+    `generated_ids` without the token that ended the turn; `text` is their text. `choice`: which reply to its request it is.
     """
 
     rendered: str
@@ -41,6 +41,7 @@ class PastTurn:
     prompt_ids: Sequence[int]
     generated_ids: Sequence[int]
     text: str
+    choice: int = 0
 
     @property
     def num_chars(self) -> int:
@@ -69,13 +70,13 @@ class TurnMemory:
         self._family = family
         self._ends = re.compile("|".join(re.escape(text) for text in sorted(end_texts, key=len, reverse=True)) or "(?!)")
         self._opening = _opening_pattern(family)
-        self._turns: dict[str, OrderedDict[str, PastTurn]] = {}
+        self._turns: dict[str, OrderedDict[tuple[str, int], PastTurn]] = {}
 
     def remember(self, turn: PastTurn, *, tenant: str = "") -> None:
-        """Keep a turn that ended as the model wanted; one with the same prompt is replaced."""
+        """Keep a turn that ended as the model wanted; one with the same prompt is replaced, reply by reply."""
         turns = self._turns.setdefault(tenant, OrderedDict())
-        turns.pop(turn.rendered, None)
-        turns[turn.rendered] = turn
+        turns.pop((turn.rendered, turn.choice), None)
+        turns[turn.rendered, turn.choice] = turn
         while len(turns) > MAX_TURNS or (len(turns) > 1 and sum(kept.num_chars for kept in turns.values()) > MAX_CHARS):
             turns.popitem(last=False)
 

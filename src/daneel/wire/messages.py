@@ -178,7 +178,10 @@ class CacheReport(Struct):
 
 
 class DaneelReport(Struct, omit_defaults=True):
-    """Everything of the reply that the dialect has no place for. The last fields only when asked for by `include`."""
+    """Everything of the reply that the dialect has no place for. Several fields only when asked for by `include`.
+
+    `choices`: with `n`, in a whole reply, the same of each choice by itself.
+    """
 
     timings: Timings
     cache: CacheReport
@@ -188,6 +191,7 @@ class DaneelReport(Struct, omit_defaults=True):
     raw_text: str | None = None
     token_states: list[str] | None = None
     tool_result_style: str | None = None
+    choices: list[DaneelReport] | None = None
 
 
 class Completion(Struct, omit_defaults=True):

@@ -20,6 +20,9 @@ from daneel.wire.request_types import (
 )
 from daneel.wire.strict_json import kind_of, shown
 
+MAX_CHOICES = 16
+"""Replies to one request."""
+
 RANGES: dict[str, tuple[float, float, str]] = {
     "temperature": (0, 2, "between 0 and 2"),
     "top_p": (math.nextafter(0, 1), 1, "above 0 and at most 1"),
@@ -31,7 +34,7 @@ RANGES: dict[str, tuple[float, float, str]] = {
     "seed": (-(2**63), 2**63 - 1, "an integer of 64 bits with sign"),
     "max_tokens": (1, 2**31 - 1, "at least 1"),
     "max_completion_tokens": (1, 2**31 - 1, "at least 1"),
-    "n": (1, 1, "1: one reply is generated per request"),
+    "n": (1, MAX_CHOICES, f"between 1 and {MAX_CHOICES}"),
     "top_logprobs": (0, 20, "between 0 and 20"),
 }
 """Lowest and highest value of each number, and how the message says it."""
