@@ -17,8 +17,9 @@ class Trial(Struct, frozen=True, kw_only=True):
 
     measurement: str
     index: int
-    """The round: trials of different harnesses with the same index have the same seed."""
+    """The round: trials of different harnesses with the same index and goal have the same seed, and make a pair."""
     harness: str
+    """The arm's name: the harness's, with its file's before it where two files have one of that name."""
     goal: str
     model: str
     seed: int
@@ -39,6 +40,9 @@ class Trial(Struct, frozen=True, kw_only=True):
     model_hash: str = ""
     model_verified: bool = False
     goal_hash: str = ""
+    attempt: int = 0
+    """Counts from 0 within a place in the plan; above 0 after an attempt that was invalid or cancelled."""
+    server: str = ""
 
     @property
     def scored(self) -> bool:

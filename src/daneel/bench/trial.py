@@ -1,15 +1,17 @@
-"""goal x harness x model x seed -> trial. Runs the loop, asks the goal's check, and stores the row before it counts."""
+"""goal x harness x model x seed -> trial. Fills the workspace, runs the loop, asks the goal's check, and makes the row."""
 
 from __future__ import annotations
 
-import hashlib
-import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
 
 from daneel.bench.record import Trial
-from daneel.bench.store import TrialStore
+from daneel.bench.slot import Slot
+from daneel.bench.workspace import WorkFolder
 from daneel.errors import UserError
 from daneel.harness.client import Client, ClientError, ServerRefused
 from daneel.harness.definition import Goal, Harness, digest
@@ -26,6 +28,8 @@ class ModelIdentity:
     name: str
     hash: str
     verified: bool
+    facts: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    """What the server says of it, as far as it was hashed."""
 
 
 _NOT_IDENTITY = frozenset({"id", "object", "owned_by", "created", "permission"})
@@ -53,56 +57,98 @@ def identify(client: Client) -> ModelIdentity:
     entry = entries.get(name, {})
     verified = entry.get("owned_by") == "daneel" and bool(entry.get("weights_sha256"))
     facts = {key: value for key, value in entry.items() if key not in _NOT_IDENTITY}
-    return ModelIdentity(name, digest(facts if verified else [name, facts]), verified)
+    return ModelIdentity(name, digest(facts if verified else [name, facts]), verified, facts)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Measurement:
-    """What is measured: every harness on one goal and one model, `num_trials` times, all with the same seeds."""
+class ModelChanged(UserError):
+    """A server went away, and the one that took its place serves another model: no further trial would count."""
 
-    harnesses: Mapping[str, Harness]
+
+@dataclass(frozen=True)
+class Attempt:
+    """A trial as it has just ended, with its run where there was one. `stop`: why no further trial may be run."""
+
+    trial: Trial
+    run: Run | None
+    stop: ModelChanged | None = None
+
+
+def attempt(
+    slot: Slot,
+    harness: Harness,
+    goal: Goal,
+    *,
+    client: Client,
+    model: ModelIdentity,
+    folder: WorkFolder,
+    transcripts: TranscriptSink | None = None,
+) -> Attempt:
+    """Run one trial; nothing is stored. Ctrl-C ends it as `cancelled`.
+
+    A goal with a set-up is tried in `folder`, which is then the current folder. Whatever set-up or check raise makes the
+    trial invalid, with the reason, never zero.
+    """
+    started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
+    facts = _Facts(slot, harness, goal, model, started_at, client.server)
+    with ExitStack() as stack:
+        workspace: Path | None = None
+        if goal.setup is not None:
+            try:
+                workspace = stack.enter_context(folder.filled_by(goal))
+            except UserError as error:
+                return Attempt(facts.row("invalid", str(error)), None)
+            except KeyboardInterrupt:
+                return Attempt(facts.row("cancelled", "cancelled"), None)
+        finished = run(harness, goal.prompt, client=client, transcript=transcripts, seed=slot.seed)
+        finished.workspace = workspace
+        try:
+            other = _other_model(finished, client, model)
+            achieved, why_not = (None, other) if other is not None else _verdict(goal, finished)
+        except KeyboardInterrupt:
+            return Attempt(facts.row("cancelled", "cancelled while it was judged", finished), finished)
+    stop = None if other is None else ModelChanged(f"{other}; the trials before that are stored")
+    return Attempt(facts.row(finished.stop_reason, why_not, finished, achieved), finished, stop)
+
+
+@dataclass(frozen=True)
+class _Facts:
+    """All of a trial's row that is known before its run."""
+
+    slot: Slot
+    harness: Harness
     goal: Goal
     model: ModelIdentity
-    num_trials: int
-    base_seed: int
-    id: str = field(default_factory=lambda: "m_" + secrets.token_hex(6))
+    started_at: str
+    server: str
 
-    def slots(self) -> Iterator[tuple[int, int, str]]:
-        """(index, seed, harness) in the order of execution: round-robin, each round beginning with the next harness.
-
-        So a machine that slows down, or a cache that warms up, meets all harnesses alike.
-        """
-        names = list(self.harnesses)
-        for index in range(self.num_trials):
-            start = index % len(names)
-            for name in names[start:] + names[:start]:
-                yield index, seed_of(self.base_seed, index), name
-
-
-def seed_of(base_seed: int, index: int) -> int:
-    """The seed of a round, in [0, 2**31): the same for every harness, unrelated to those of other rounds and bases."""
-    return int.from_bytes(hashlib.sha256(f"{base_seed}:{index}".encode()).digest()[:4]) >> 1
-
-
-def measure(
-    measurement: Measurement, *, client: Client, store: TrialStore, transcripts: TranscriptSink | None = None
-) -> Iterator[tuple[Trial, Run]]:
-    """Run all trials, one after the other, and give each with its run once it is stored.
-
-    A trial that is interrupted is stored as `cancelled`, given, and followed by `KeyboardInterrupt`. Raises `UserError` when
-    a trial cannot be stored, or went on to a server with another model: that trial is invalid, and more would be, too.
-    """
-    for index, seed, name in measurement.slots():
-        started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
-        finished = run(measurement.harnesses[name], measurement.goal.prompt, client=client, transcript=transcripts, seed=seed)
-        other = _other_model(finished, client, measurement.model)
-        trial = judge(measurement, finished, index=index, seed=seed, harness=name, started_at=started_at, not_scored=other)
-        store.add(trial)
-        yield trial, finished
-        if trial.cancelled:
-            raise KeyboardInterrupt
-        if other is not None:
-            raise UserError(f"{other}; the trials before that are stored")
+    def row(self, stop_reason: str, not_scored: str | None, finished: Run | None = None, achieved: bool | None = None) -> Trial:
+        counted: dict[str, Any] = {}
+        if finished is not None:
+            usage = finished.usage
+            if usage.unknown_turns == 0:
+                counted = {name: getattr(usage, name) for name in ("prompt_tokens", "completion_tokens", "cached_tokens")}
+            counted["calls"] = sum(call.result is not None for call in finished.calls) + finished.dropped.get("made_calls", 0)
+            counted |= {"answer": finished.answer, "turns": finished.turns, "duration_s": finished.duration_s}
+        return Trial(
+            measurement=self.slot.measurement,
+            index=self.slot.index,
+            attempt=self.slot.attempt,
+            harness=self.slot.arm.name,
+            goal=self.slot.goal,
+            model=self.model.name,
+            seed=self.slot.seed,
+            started_at=self.started_at,
+            run_id=None if finished is None else finished.id,
+            stop_reason=stop_reason,
+            achieved=achieved,
+            not_scored=not_scored,
+            harness_hash=self.harness.fingerprint(),
+            model_hash=self.model.hash,
+            model_verified=self.model.verified,
+            goal_hash=self.goal.fingerprint(),
+            server=self.server,
+            **counted,
+        )
 
 
 def _other_model(finished: Run, client: Client, model: ModelIdentity) -> str | None:
@@ -114,51 +160,6 @@ def _other_model(finished: Run, client: Client, model: ModelIdentity) -> str | N
     if served == model:
         return None
     return f"{moved[-1]['server']} failed ({moved[-1]['error']}), and {moved[-1]['to']} serves another model ({served.name})"
-
-
-def judge(
-    measurement: Measurement,
-    finished: Run,
-    *,
-    index: int,
-    seed: int,
-    harness: str,
-    started_at: str,
-    not_scored: str | None = None,
-) -> Trial:
-    """Ask the goal's check, and make the row. A check that raises makes the trial invalid, with the reason, never zero.
-
-    `not_scored`: why the trial is invalid whatever the check would say.
-    """
-    achieved, why_not = _verdict(measurement.goal, finished)
-    if not_scored is not None:
-        achieved, why_not = None, not_scored
-    usage = finished.usage
-    counted = usage.unknown_turns == 0
-    return Trial(
-        measurement=measurement.id,
-        index=index,
-        harness=harness,
-        goal=measurement.goal.name,
-        model=measurement.model.name,
-        seed=seed,
-        started_at=started_at,
-        run_id=finished.id,
-        stop_reason=finished.stop_reason,
-        achieved=achieved,
-        not_scored=why_not,
-        answer=finished.answer,
-        turns=finished.turns,
-        calls=sum(call.result is not None for call in finished.calls) + finished.dropped.get("made_calls", 0),
-        prompt_tokens=usage.prompt_tokens if counted else None,
-        completion_tokens=usage.completion_tokens if counted else None,
-        cached_tokens=usage.cached_tokens if counted else None,
-        duration_s=finished.duration_s,
-        harness_hash=measurement.harnesses[harness].fingerprint(),
-        model_hash=measurement.model.hash,
-        model_verified=measurement.model.verified,
-        goal_hash=measurement.goal.fingerprint(),
-    )
 
 
 def _verdict(goal: Goal, finished: Run) -> tuple[bool | None, str | None]:

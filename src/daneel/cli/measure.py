@@ -1,11 +1,10 @@
-"""`daneel measure`: run every harness of a file on a goal, several times, and print how effective each one is."""
+"""`daneel measure`: run every harness of some files on some goals, several times, and print how effective each one is."""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,21 +15,23 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from daneel import __version__
-from daneel.bench.effectiveness import Summary, summarise
+from daneel.bench.goal_check import require_sound_goals
+from daneel.bench.plan import Plan, arm_facts, goal_facts, model_facts
 from daneel.bench.record import Trial
+from daneel.bench.runners.inline import InlineRunner
+from daneel.bench.runners.runner import Runner
+from daneel.bench.slot import Slot, settles
+from daneel.bench.sources import gather
 from daneel.bench.store import TrialStore
-from daneel.bench.trial import Measurement, identify, measure
+from daneel.bench.trial import identify
 from daneel.cli import measure_report as report
 from daneel.cli.approve import NoSandbox, warn_without_sandbox
 from daneel.cli.connection import INTERRUPTED, clean_stdout, connect, open_transcripts
 from daneel.cli.server_options import CaCert, Door, InsecureHttp, KeyFiles, Keys, Servers
 from daneel.errors import UserError
-from daneel.harness.client import Client
-from daneel.harness.definition import Goal, Harness
-from daneel.harness.files import HarnessFile, load
-from daneel.harness.run_record import Run
-from daneel.harness.tools.builtin.command import without_sandbox
+from daneel.harness.recorder import TranscriptSink
 from daneel.harness.tools.examples import require_sound
+from daneel.harness.transcript import TranscriptStore
 
 MIN_WIDTH = 100
 """Columns for a report that goes into a file or a pipe."""
@@ -38,24 +39,16 @@ MIN_WIDTH = 100
 
 @dataclass
 class Findings:
-    """What has been measured so far: every stored trial, and the run of one of them to show."""
+    """What has been measured so far: every stored trial."""
 
-    measurement: Measurement
+    plan: Plan
     server: str
     trials: list[Trial] = field(default_factory=list)
-    shown: tuple[Trial, Run] | None = None
     interrupted: bool = False
 
-    def add(self, trial: Trial, run: Run) -> None:
-        self.trials.append(trial)
-        # the shortest that achieved the goal tells most; else the shortest that could be judged; else any
-        if self.shown is None or _tells(trial) > _tells(self.shown[0]):
-            self.shown = trial, run
-
-    def summaries(self) -> dict[str, Summary]:
-        return {
-            name: summarise([trial for trial in self.trials if trial.harness == name]) for name in self.measurement.harnesses
-        }
+    def shown(self) -> Trial | None:
+        """The trial that tells most: the shortest that achieved the goal, else the shortest that could be judged."""
+        return max(self.trials, key=_tells, default=None)
 
 
 def _tells(trial: Trial) -> tuple[int, int]:
@@ -67,10 +60,10 @@ def register(app: typer.Typer) -> None:
 
     @app.command("measure")
     def _measure(
-        file: Path = typer.Argument(..., help="A harness file."),
-        goal: str | None = typer.Option(None, help="Which goal of the file; needed when it has several."),
-        trials: int = typer.Option(5, help="Trials per harness."),
-        harness: list[str] = typer.Option([], help="Only these harnesses of the file (repeatable)."),
+        files: list[Path] = typer.Argument(..., metavar="FILE…", help="Harness files."),
+        goal: list[str] = typer.Option([], help="Only these goals of the files (repeatable)."),
+        trials: int = typer.Option(5, help="Trials of each harness on each goal."),
+        harness: list[str] = typer.Option([], help="Only these harnesses of the files (repeatable)."),
         server: Servers = None,
         serve: str | None = typer.Option(None, help="Start and stop a daneel server with this model instead."),
         model: str | None = typer.Option(None, help="Which of the server's models."),
@@ -92,32 +85,53 @@ def register(app: typer.Typer) -> None:
         as_json: bool = typer.Option(False, "--json", help="One JSON object on standard output instead of the report."),
         no_sandbox: NoSandbox = False,
     ) -> None:
-        """Run every harness of FILE on a goal, several times, and print how effective each one is."""
+        """Run every harness of FILE… on goals, several times, and print how effective each one is."""
         if trials < 1:
             raise UserError(f"--trials must be at least 1, not {trials}")
+        changes = {"temperature": temperature, "first_tool_choice": first_tool_choice, "sandbox": False if no_sandbox else None}
         with clean_stdout(as_json) as stdout, ExitStack() as stack:
-            held = load(file)
-            chosen = _goal_of(held, goal)
-            harnesses = _harnesses_of(held, harness, temperature, first_tool_choice)
-            harnesses = {name: without_sandbox(each) for name, each in harnesses.items()} if no_sandbox else harnesses
-            for each in harnesses.values():
+            sources = gather(
+                files, goals=goal, harnesses=harness, changes={name: v for name, v in changes.items() if v is not None}
+            )
+            for each in sources.harnesses.values():
                 warn_without_sandbox(each)
-            require_sound(tool for each in harnesses.values() for tool in each.tools)
+            require_sound(tool for each in sources.harnesses.values() for tool in each.tools)
+            require_sound_goals(sources.goals)
             out = _console(quiet=as_json)
             door = Door(key, key_file, ca_cert, insecure_http)
             client, url = connect(stack, server=server, serve=serve, model=model, door=door)
-            findings = Findings(
-                Measurement(
-                    harnesses=harnesses,
-                    goal=chosen,
-                    model=identify(client),
-                    num_trials=trials,
-                    base_seed=secrets.randbelow(2**31) if seed is None else seed,
-                ),
-                url,
+            identity = identify(client)
+            plan = Plan(
+                kind="measure",
+                arms=[arm_facts(arm, sources.harnesses[arm.name]) for arm in sources.arms],
+                goals=[goal_facts(each, sources.goal_files[each.name]) for each in sources.goals],
+                model=model_facts(identity),
+                num_trials=trials,
+                base_seed=secrets.randbelow(2**31) if seed is None else seed,
+                servers=[] if serve else list(server or []),
+                serve=serve,
+                asked_model=model,
             )
-            report.print_plan(out, findings.measurement, server=url)
-            _run(findings, client, stack, file)
+            store = stack.enter_context(TrialStore())
+            store.add_plan(plan)
+            findings = Findings(plan, url)
+            report.print_plan(out, plan, server=url)
+            transcripts = open_transcripts(stack, {"server": url, "model": identity.name, "measurement": plan.id})
+
+            def labelled(slot: Slot) -> TranscriptSink | None:
+                if transcripts is None:
+                    return None
+                return transcripts.store.labelled(**transcripts.labels, goal=slot.goal, file=slot.arm.file, arm=slot.arm.name)
+
+            runner = InlineRunner(
+                harnesses=sources.harnesses,
+                goals={each.name: each for each in sources.goals},
+                client=client,
+                model=identity,
+                store=store,
+                transcripts=labelled,
+            )
+            _run(findings, runner)
             _tell(out, findings, show_transcript=show_transcript)
             if as_json:
                 print(msgspec.json.encode(_as_object(findings)).decode(), file=stdout, flush=True)
@@ -131,94 +145,74 @@ def _console(*, quiet: bool) -> Console:
     return out
 
 
-def _goal_of(held: HarnessFile, name: str | None) -> Goal:
-    if name is not None:
-        return held.goal(name)
-    if len(held.goals) == 1:
-        return next(iter(held.goals.values()))
-    if not held.goals:
-        raise UserError(f"{held.path}: has no goal to measure; write one with @goal(prompt=…)")
-    raise UserError(f"{held.path}: holds several goals; say which with --goal: {', '.join(held.goals)}")
-
-
-def _harnesses_of(
-    held: HarnessFile, names: list[str], temperature: float | None, first_tool_choice: str | None
-) -> dict[str, Harness]:
-    """The harnesses to measure, by name, with the command line's sampling in them, so that H covers it."""
-    changed = {}
-    for name in dict.fromkeys(names or held.harnesses):
-        harness = held.harness(name)
-        if temperature is not None:
-            harness = harness.with_changes(temperature=temperature)
-        if first_tool_choice is not None:
-            harness = harness.with_changes(first_tool_choice=first_tool_choice)
-        changed[name] = harness
-    return changed
-
-
-def _run(findings: Findings, client: Client, stack: ExitStack, file: Path) -> None:
+def _run(findings: Findings, runner: Runner) -> None:
     """All trials, with a progress bar on standard error. Ctrl-C ends it; what is stored by then is kept and told."""
-    measurement = findings.measurement
-    store = stack.enter_context(TrialStore())
-    about = {"goal": measurement.goal.name, "file": str(file), "server": findings.server, "model": measurement.model.name}
-    transcripts = open_transcripts(stack, {**about, "measurement": measurement.id})
+    plan = findings.plan
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        total = len(measurement.harnesses) * measurement.num_trials
-        task = progress.add_task("first trial", total=total)
+        task = progress.add_task("first trial", total=len(plan.arms) * len(plan.goals) * plan.num_trials)
         try:
-            for trial, run in measure(measurement, client=client, store=store, transcripts=transcripts):
-                findings.add(trial, run)
-                progress.update(task, advance=1, description=_so_far(findings.summaries()))
+            for trial in runner.run(plan.slots()):
+                findings.trials.append(trial)
+                progress.update(task, advance=settles(trial), description=_so_far(findings))
         except KeyboardInterrupt:
             findings.interrupted = True
 
 
-def _so_far(summaries: Mapping[str, Summary]) -> str:
+def _so_far(findings: Findings) -> str:
+    summaries = report.summaries_of(findings.plan, findings.trials)
     known = [f"{name} {summary.numbers.effectiveness:.2f}" for name, summary in summaries.items() if summary.numbers]
     return escape("E so far: " + ("  ".join(known) or "-"))
 
 
 def _tell(out: Console, findings: Findings, *, show_transcript: bool) -> None:
-    summaries = findings.summaries()
-    report.print_results(out, summaries)
-    if show_transcript and findings.shown is not None:
-        report.print_transcript(out, *findings.shown, summaries=summaries)
-    out.print(escape(report.conclusion(findings.measurement, summaries)))
+    plan, trials = findings.plan, findings.trials
+    report.print_results(out, plan, trials)
+    if show_transcript and (shown := findings.shown()) is not None and shown.run_id is not None:
+        report.print_transcript(out, shown, _messages(shown.run_id), plan=plan, trials=trials)
+    out.print(escape(report.conclusion(plan, trials)))
     if findings.interrupted:
         out.print("Interrupted: these are the trials that were finished by then.")
 
 
+def _messages(run_id: str) -> list[dict[str, Any]]:
+    with TranscriptStore() as store:
+        return [row.event.data["message"] for row in store.events(run_id) if row.event.kind == "message"]
+
+
 def _as_object(findings: Findings) -> dict[str, Any]:
     """Everything, for `--json`."""
-    measurement = findings.measurement
-    summaries = findings.summaries()
+    plan = findings.plan
+    numbers = report.results_object(plan, findings.trials)
+    goals = [
+        {**{name: getattr(goal, name) for name in ("name", "prompt", "hash", "held_out", "min_turns")}} for goal in plan.goals
+    ]
     return {
-        "measurement": measurement.id,
+        "measurement": plan.id,
         "daneel": __version__,
         "server": findings.server,
-        "model": asdict(measurement.model),
-        "goal": {
-            "name": measurement.goal.name,
-            "prompt": measurement.goal.prompt,
-            "hash": measurement.goal.fingerprint(),
-        },
-        "base_seed": measurement.base_seed,
-        "trials_per_harness": measurement.num_trials,
+        "model": {"name": plan.model.name, "hash": plan.model.hash, "verified": plan.model.verified},
+        "goal": goals[0] if len(goals) == 1 else None,
+        "goals": goals,
+        "base_seed": plan.base_seed,
+        "trials_per_harness": plan.num_trials,
         "interrupted": findings.interrupted,
         "intervals": "95 % Wilson score",
         "harnesses": {
-            name: {
-                "hash": harness.fingerprint(),
-                "temperature": harness.temperature,
-                "first_tool_choice": harness.first_tool_choice,
-                "tools": [{"name": tool.name, "description": tool.description} for tool in harness.tools],
-                **msgspec.to_builtins(summaries[name]),
+            arm.name: {
+                "hash": arm.hash,
+                "file": arm.arm.file,
+                "temperature": arm.temperature,
+                "first_tool_choice": arm.first_tool_choice,
+                "tools": [
+                    {"name": d["function"]["name"], "description": d["function"]["description"]} for d in arm.declarations
+                ],
+                **numbers[arm.name],
             }
-            for name, harness in measurement.harnesses.items()
+            for arm in plan.arms
         },
         "trials": findings.trials,
-        "conclusion": report.conclusion(measurement, summaries),
+        "conclusion": report.conclusion(plan, findings.trials),
     }
 
 

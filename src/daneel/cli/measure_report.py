@@ -7,16 +7,16 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
+import msgspec
 from rich.console import Console
 from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from daneel.bench.effectiveness import Interval, Numbers, Summary
+from daneel.bench.effectiveness import Interval, Numbers, Summary, summarise
+from daneel.bench.plan import Plan
 from daneel.bench.record import Trial
-from daneel.bench.trial import Measurement
-from daneel.harness.run_record import Run
 
 MEANING = "E, effectiveness = mean of achieved / max(1, turns - 1): 1 = always, the shortest way; 0 = never."
 COLUMNS = (
@@ -27,30 +27,38 @@ MAX_TEXT_CHARS = 600
 MAX_TEXT_LINES = 12
 
 
-def print_plan(console: Console, measurement: Measurement, *, server: str) -> None:
-    """What is about to be measured: goal, model, harnesses with their tools."""
-    goal, model = measurement.goal, measurement.model
-    console.print(f"[bold]Goal[/]   {escape(goal.name)}: “{escape(goal.prompt)}”")
+def print_plan(console: Console, plan: Plan, *, server: str) -> None:
+    """What is about to be measured: goals, model, harnesses with their tools."""
+    model = plan.model
+    for goal in plan.goals:
+        held_out = " [dim](held out)[/]" if goal.held_out else ""
+        console.print(f"[bold]Goal[/]   {escape(goal.name)}: “{escape(goal.prompt)}”{held_out}")
     told = "" if model.verified else " [dim](unverified: the server gives no hash of the weights)[/]"
     console.print(f"[bold]Model[/]  {escape(model.name)} at {escape(server)}{told}")
-    given = {harness.temperature for harness in measurement.harnesses.values()}
-    temperatures = sorted("the server's own" if value is None else str(value) for value in given)
-    choices = {harness.first_tool_choice for harness in measurement.harnesses.values()} - {None, "auto"}
+    temperatures = sorted({"the server's own" if arm.temperature is None else str(arm.temperature) for arm in plan.arms})
+    choices = {arm.first_tool_choice for arm in plan.arms} - {None, "auto"}
     forced = f"; tool choice of the first turn: {escape(' or '.join(sorted(map(str, choices))))}" if choices else ""
+    of_each = "of each harness" if len(plan.goals) == 1 else "of each harness on each goal"
     console.print(
-        f"[bold]Plan[/]   {_counted(measurement.num_trials, 'trial')} of each harness, interleaved; "
-        f"temperature {' or '.join(temperatures)}; base seed {measurement.base_seed}"
-        f"{forced}\n"
+        f"[bold]Plan[/]   {_counted(plan.num_trials, 'trial')} {of_each}, interleaved; "
+        f"temperature {' or '.join(temperatures)}; base seed {plan.base_seed}{forced}; measurement {plan.id}\n"
     )
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    for name, harness in measurement.harnesses.items():
-        tools = [f"[cyan]{escape(tool.name)}[/] “{escape(_first_line(tool.description))}”" for tool in harness.tools]
-        table.add_row(f"[bold]{escape(name)}[/]", *(["\n".join(tools)] if len(tools) > 3 else tools or ["(no tools)"]))
+    for arm in plan.arms:
+        shown = [declared["function"] for declared in arm.declarations]
+        tools = [f"[cyan]{escape(tool['name'])}[/] “{escape(_first_line(tool.get('description', '')))}”" for tool in shown]
+        table.add_row(f"[bold]{escape(arm.name)}[/]", *(["\n".join(tools)] if len(tools) > 3 else tools or ["(no tools)"]))
     console.print(Padding(table, (0, 0, 1, 2), expand=False))
 
 
-def print_results(console: Console, summaries: Mapping[str, Summary]) -> None:
+def summaries_of(plan: Plan, trials: Sequence[Trial]) -> dict[str, Summary]:
+    """Each arm's trials, summed up."""
+    return {arm.name: summarise([trial for trial in trials if trial.harness == arm.name]) for arm in plan.arms}
+
+
+def print_results(console: Console, plan: Plan, trials: Sequence[Trial]) -> None:
     """The table, its explanation, why runs stopped, and why trials were not scored."""
+    summaries = summaries_of(plan, trials)
     console.print(f"{MEANING}\n")
     gap = 2 if console.width >= 90 else 1
     table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold")
@@ -93,20 +101,23 @@ def _or_dash(value: float | None, form: str) -> str:
     return "-" if value is None else form.format(value)
 
 
-def print_transcript(console: Console, trial: Trial, run: Run, *, summaries: Mapping[str, Summary]) -> None:
+def print_transcript(
+    console: Console, trial: Trial, messages: Sequence[Mapping[str, Any]], *, plan: Plan, trials: Sequence[Trial]
+) -> None:
     """One trial, message by message, and how typical its verdict was."""
+    summaries = summaries_of(plan, trials)
     verdict = {True: "goal achieved", False: "goal not achieved", None: "not scored"}[trial.achieved]
     num_scored = sum(summary.num_scored for summary in summaries.values())
     num_achieved = sum(summary.numbers.num_achieved for summary in summaries.values() if summary.numbers)
     console.print(
         f"[bold]One trial:[/] {escape(trial.harness)}, round {trial.index + 1}, [bold]{verdict}[/] "
         f"({num_achieved} of {num_scored} scored trials did); {_counted(trial.turns, 'turn')}, "
-        f"stopped: {escape(trial.stop_reason)}; run {escape(run.id)}"
+        f"stopped: {escape(trial.stop_reason)}; run {escape(str(trial.run_id))}"
     )
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
-    for message in run.messages:
+    for message in messages:
         for label, text in _lines(message):
             table.add_row(label, text)
     console.print(Padding(table, (0, 0, 1, 2), expand=False))
@@ -139,13 +150,20 @@ def _short(value: Any) -> str:
     return text if len(start) >= len(text.rstrip()) else f"{start}… ({len(text)} characters)"
 
 
-def conclusion(measurement: Measurement, summaries: Mapping[str, Summary]) -> str:
+def results_object(plan: Plan, trials: Sequence[Trial]) -> dict[str, dict[str, Any]]:
+    """The numbers of each arm, by its name, for `--json`."""
+    return {name: msgspec.to_builtins(summary) for name, summary in summaries_of(plan, trials).items()}
+
+
+def conclusion(plan: Plan, trials: Sequence[Trial]) -> str:
     """What was measured and what that does and does not say, in words anyone can check against the table."""
+    summaries = summaries_of(plan, trials)
     known = {name: summary.numbers for name, summary in summaries.items() if summary.numbers is not None}
     if not known:
         return "Nothing was measured: no trial could be scored."
     num_scored = sum(summary.num_scored for summary in summaries.values())
-    scope = f"{_counted(num_scored, 'scored trial')} of one goal on one model ({measurement.model.name})"
+    goals = "one goal" if len(plan.goals) == 1 else f"{len(plan.goals)} goals"
+    scope = f"{_counted(num_scored, 'scored trial')} of {goals} on one model ({plan.model.name})"
     said = f"What was measured: {scope}. It says nothing of other goals or models."
     if all(numbers.num_achieved == 0 for numbers in known.values()):
         most = max(numbers.effectiveness_interval[1] for numbers in known.values())

@@ -18,6 +18,7 @@ from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequen
 from dataclasses import asdict, dataclass, field, fields, replace
 from importlib.metadata import version
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
+from pathlib import Path
 from typing import Any, Literal
 
 from daneel.errors import UserError
@@ -162,13 +163,29 @@ class Harness:
         return {**plain, "tools": tools, "recovery": asdict(self.recovery), "daneel": version("daneel")}
 
 
+Known = Callable[[Path], str | Run]
+"""Does to a workspace what a solver would, or a bad one; gives its answer, or the whole run."""
+
+_NO_PLAIN_FUNCTION = (iscoroutinefunction, isasyncgenfunction, isgeneratorfunction)
+
+
 @dataclass(frozen=True)
 class Goal:
-    """A prompt, and a check that says whether a run achieved it. Made by `@goal`; calling it calls the check."""
+    """A prompt, and a check that says whether a run achieved it. Made by `@goal`; calling it calls the check.
+
+    `setup` fills a fresh folder for each trial, which is then the current folder and the run's `workspace`. `known_pass` and
+    `known_fail` act on such a folder as a solver would and return its answer, or a whole `Run`. `min_turns`: the fewest turns
+    the goal can be reached in, if that is known. `held_out`: kept for confirming, never for choosing.
+    """
 
     name: str
     prompt: str
     check: Callable[[Run], bool]
+    setup: Callable[[Path], object] | None = None
+    known_pass: Known | None = None
+    known_fail: Known | None = None
+    min_turns: int | None = None
+    held_out: bool = False
 
     def __call__(self, run: Run) -> bool:
         said: object = self.check(run)  # whatever a person's code gives
@@ -177,21 +194,47 @@ class Goal:
         return bool(said)
 
     def fingerprint(self) -> str:
-        """*G*: the hash of prompt and check."""
-        return digest([self.prompt, source_of(self.check)])
+        """*G*: the hash of prompt, set-up and check."""
+        return digest([self.prompt, source_of(self.check), *([source_of(self.setup)] if self.setup else [])])
+
+    def parts(self) -> dict[str, str]:
+        """The hash of each part of *G*: says where two goals differ."""
+        sources = {"check": self.check, "set-up": self.setup}
+        return {"prompt": digest(self.prompt), **{name: digest(source_of(part)) for name, part in sources.items() if part}}
 
 
-def goal(*, prompt: str, name: str | None = None) -> Callable[[Callable[[Run], bool]], Goal]:
-    """Make a goal of a check: `@goal(prompt="…")` above `def name(trial) -> bool`. The check is given the finished `Run`."""
+def goal(
+    *,
+    prompt: str,
+    name: str | None = None,
+    setup: Callable[[Path], object] | None = None,
+    known_pass: Known | None = None,
+    known_fail: Known | None = None,
+    min_turns: int | None = None,
+    held_out: bool = False,
+) -> Callable[[Callable[[Run], bool]], Goal]:
+    """Make a goal of a check: `@goal(prompt="…")` above `def name(trial) -> bool`. The check is given the finished `Run`.
+
+    What the other arguments mean: see `Goal`.
+    """
     if not isinstance(prompt, str) or not prompt.strip():
         raise UserError("goal: the prompt is empty")
+    for label, part in (("setup", setup), ("known_pass", known_pass), ("known_fail", known_fail)):
+        if part is not None and not callable(part):
+            raise UserError(f"goal: {label} must be a function of the workspace, not {part!r}")
+        if part is not None and any(is_kind(part) for is_kind in _NO_PLAIN_FUNCTION):
+            raise UserError(f"{where(part)}: goal: {label} must be a plain function: no async, no yield")
+    if min_turns is not None and (isinstance(min_turns, bool) or not isinstance(min_turns, int) or min_turns < 1):
+        raise UserError(f"goal: min_turns must be a whole number of at least 1, or None, not {min_turns!r}")
+    if not isinstance(held_out, bool):
+        raise UserError(f"goal: held_out must be True or False, not {held_out!r}")
 
     def make(check: Callable[[Run], bool]) -> Goal:
         goal_name = name or check.__name__
-        if any(is_kind(check) for is_kind in (iscoroutinefunction, isasyncgenfunction, isgeneratorfunction)):
+        if any(is_kind(check) for is_kind in _NO_PLAIN_FUNCTION):
             # what it gives is an object before it is an answer, and so would count as achieved whatever it says
             raise UserError(f"{where(check)}: goal {goal_name}: the check must be a plain function: no async, no yield")
-        return Goal(goal_name, prompt, check)
+        return Goal(goal_name, prompt, check, setup, known_pass, known_fail, min_turns, held_out)
 
     return make
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 StopReason = Literal[
@@ -112,6 +113,8 @@ class Run:
     seed: int | None = None
     dropped: dict[str, int] = field(default_factory=dict)
     """How many of the first calls, messages and events a very long run does not hold any more. Its transcript does."""
+    workspace: Path | None = None
+    """The folder that the goal's set-up filled and the run worked in, for the check to look at."""
 
     def to_dict(self) -> JsonObject:
         """The object that `daneel run --json` prints."""
