@@ -233,8 +233,8 @@ class KvCache:
         self._free_seqs.append(holder.seq)
 
     def _replace(self, source: Holder, holder: Holder, length: int) -> None:
-        """An idle sequence that the new one wholly contains has nothing of its own to keep."""
-        if self._may_go(source) and source.num_tokens <= length:
+        """An idle sequence that the new one wholly contains has nothing of its own to keep, unless only its end is of use."""
+        if self._rolls_back and self._may_go(source) and source.num_tokens <= length:
             self._remove(source)
         else:
             self._touch(source)

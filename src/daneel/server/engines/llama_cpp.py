@@ -108,7 +108,7 @@ class LlamaCppEngine:
         self._chunk_tokens = spec.prefill_chunk_tokens
         self._limits = Limits(len(info.pieces), info.context_tokens)
         self._batch = LlamaBatch(context, max_tokens=llama_model.batch_tokens(spec), num_vocab=self._limits.num_vocab)
-        rolls_back = llama_model.rolls_back(model)
+        self._rolls_back = rolls_back = llama_model.rolls_back(model)
         scope = [spec.kv_type, info.engine_version, *llama_model.identity(model, Path(spec.model_path or ""))]
         self._tiers = Tiers.open(spec.prompt_cache, scope=scope)
         self._cells = LlamaCells(context, rolls_back=rolls_back)
@@ -195,7 +195,10 @@ class LlamaCppEngine:
                 continue
             planned = other.holder.num_tokens + len(other.pending) - 1
             prompt = other.request.prompt_ids[:planned]
-            if common_prefix_length(prompt, sequence.pending[:-1]) >= known + MIN_SHARED_TOKENS:
+            common = common_prefix_length(prompt, sequence.pending[:-1])
+            if not self._rolls_back and (common < planned or not other.request.keep_cache):
+                continue  # no state will be kept that this one could go on from
+            if common >= known + MIN_SHARED_TOKENS:
                 return True
         return False
 
@@ -224,6 +227,8 @@ class LlamaCppEngine:
         left = self._chunk_tokens
         for sequence in [each for each in self._sequences if each.holder is not None and each.prefills]:
             size = min(left, len(sequence.pending))
+            if size == len(sequence.pending) > 1 and self._wants_checkpoint(sequence):
+                size -= 1  # the state before the last token is kept: the same prompt can be gone on from it, too
             while size and not self.cache.room(size):
                 size //= 2
             if size:
@@ -241,6 +246,10 @@ class LlamaCppEngine:
         row = self._batch.add(sequence.holder.seq, tokens, sequence.holder.num_tokens, want_logits=at_end)
         self.cache.grow(sequence.holder, tokens)  # the cells are taken from now on
         return sequence, tokens, row
+
+    def _wants_checkpoint(self, sequence: _Sequence) -> bool:
+        request = sequence.request
+        return not self._rolls_back and not sequence.generated and request.use_cache and request.keep_cache
 
     def _put_back(self, sequence: _Sequence) -> None:
         """Make room: the sequence waits again, and goes on later from what is then still in the cells."""
@@ -272,9 +281,9 @@ class LlamaCppEngine:
             if sequence.request.use_cache:
                 self.cache.publish(sequence.holder)
         if sequence.pending:
+            if len(sequence.pending) == 1 and self._wants_checkpoint(sequence):
+                self.cache.checkpoint(sequence.holder)
             return self._output(sequence, [], None)
-        if not sequence.generated and sequence.request.use_cache:
-            self.cache.checkpoint(sequence.holder)
         try:
             return self._sample(sequence, row)
         except GrammarError as error:

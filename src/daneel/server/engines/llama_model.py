@@ -198,6 +198,7 @@ def make_context(model: Any, spec: EngineSpec, num_cells: int, log: LogLines) ->
     params.n_ctx = max(num_cells, batch_tokens(spec))
     params.n_seq_max = num_native_sequences(spec)
     params.kv_unified = True  # without it, copying part of a sequence aborts the process
+    params.swa_full = True  # layers with a sliding window keep what left it, so that a sequence can be cut anywhere
     params.n_batch = params.n_ubatch = batch_tokens(spec)
     if spec.kv_type != "f16":
         params.type_k = params.type_v = _GGML_TYPES[spec.kv_type]
