@@ -126,7 +126,8 @@ def serve(
         raise _missing(error) from error
     keys = read_key_ring(api_key, key_file or [], admin_key_file or [])
     if not hosting.is_loopback(host) and not keys.required:
-        raise UserError(f"--host {host} can be reached by other machines: give a key with --key-file or {KEY_VARIABLE}")
+        ways = f"--api-key, --key-file or {KEY_VARIABLE}"
+        raise UserError(f"--host {host} can be reached by other machines: give a key with {ways}")
     with hosting.bind(host, port) as sock:
         if _one_of("--engine", engine, ENGINES) == "scripted":
             source = _scripted(model, script, context)
