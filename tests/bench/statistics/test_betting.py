@@ -49,6 +49,18 @@ def test_where_the_mean_is_as_claimed_the_expected_capital_stays_1(aimed_at, val
     assert against_more < 1 - 1e-9
 
 
+def test_blocks_of_goals_that_differ_from_each_other_are_worth_no_more():
+    """One goal gains what the other loses: taken one by one with bets made in between, that would be worth more than 1."""
+    values, chances = {"gains": (0.5, 1.0), "loses": (0.0, 0.5)}, (0.5, 0.5)
+    expected = 0.0
+    for drawn in product(range(2), repeat=8):
+        gambler = Gambler(aimed_at=0.5, log_target=math.log(8), horizon=8)
+        for gains, loses in zip(drawn[::2], drawn[1::2], strict=True):
+            gambler.add(values["gains"][gains], values["loses"][loses])
+        expected += math.prod(chances[which] for which in drawn) * math.exp(gambler.log_capital())
+    assert 0 < expected < 1
+
+
 @given(st.lists(st.floats(0, 1), max_size=40), st.floats(0.05, 0.95), st.floats(1e-6, 1 - 1e-6), st.floats(1e-6, 1 - 1e-6))
 def test_the_capital_falls_with_the_mean_it_is_held_against(numbers, aimed_at, one, other):
     gambler = Gambler(aimed_at=aimed_at, log_target=math.log(40), horizon=30)

@@ -59,16 +59,18 @@ class Gambler:
         self._aimed_bets: Counter[tuple[float, float]] = Counter()
         """(bet, X) for each number on which the aimed bet was above 0."""
 
-    def add(self, x: float) -> None:
-        """Bet on one more number, and settle."""
-        gain = (x - self._aimed_at) / self._aimed_at
-        if (aimed_bet := self._next_aimed_bet()) > 0:
-            self._aimed_bets[aimed_bet, x] += 1
-            self._aimed += math.log1p(aimed_bet * gain)
-        self._grid = [made + math.log1p(bet * gain) for made, bet in zip(self._grid, GRID, strict=True)]
-        self._square_sum += gain * gain
-        self._count += 1
-        self._values[x] += 1
+    def add(self, *numbers: float) -> None:
+        """Bet on one more number, or on some at once with the same bets, and settle."""
+        aimed_bet = self._next_aimed_bet()
+        for x in numbers:
+            gain = (x - self._aimed_at) / self._aimed_at
+            if aimed_bet > 0:
+                self._aimed_bets[aimed_bet, x] += 1
+                self._aimed += math.log1p(aimed_bet * gain)
+            self._grid = [made + math.log1p(bet * gain) for made, bet in zip(self._grid, GRID, strict=True)]
+            self._square_sum += gain * gain
+            self._values[x] += 1
+        self._count += len(numbers)
 
     def log_capital(self) -> float:
         """The logarithm of its capital against the x it is aimed at."""
@@ -133,16 +135,23 @@ class MeanTest:
         """From now on, bet for this many differences in all. It may be called at any time, whatever was seen."""
         self._above.horizon = self._below.horizon = horizon
 
-    def add(self, difference: float) -> None:
-        """One more difference. Raises `ValueError` when it is not in [-1, 1]."""
-        if not -1 <= difference <= 1:
-            raise ValueError(f"a difference must be in [-1, 1], not {difference}")
-        x = (difference + 1) / 2
-        self._above.add(x)
-        self._below.add(1 - x)
-        self._sum += difference
-        self._square_sum += difference * difference
-        self.count += 1
+    def add(self, *block: float) -> None:
+        """One more difference, or a block of them. Raises `ValueError` when one is not in [-1, 1].
+
+        A block is one difference of each of several goals, in a design that tries all of them equally often; what is tested is
+        the mean over the goals. With the same bets on all of a block, capital that is looked at between blocks is worth no
+        more than 1 where that mean is `null`: the expected factor of a block is the product of the goals' own, which is
+        largest where they are equal, and then 1.
+        """
+        for difference in block:
+            if not -1 <= difference <= 1:
+                raise ValueError(f"a difference must be in [-1, 1], not {difference}")
+        numbers = [(difference + 1) / 2 for difference in block]
+        self._above.add(*numbers)
+        self._below.add(*(1 - x for x in numbers))
+        self._sum += math.fsum(block)
+        self._square_sum += math.fsum(difference * difference for difference in block)
+        self.count += len(block)
 
     @property
     def mean(self) -> float | None:

@@ -1,0 +1,85 @@
+"""A comparison by new trials: which are to be run next, until the comparison says that it knows enough."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Generator, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from daneel.bench.compare import Comparison, Question
+from daneel.bench.plan import Plan, remaining
+from daneel.bench.record import Trial
+from daneel.bench.runners.runner import Runner
+from daneel.bench.slot import Slot, seed_of
+from daneel.errors import UserError
+
+KIND = "compare"
+"""Of a `Plan`. Its `num_trials` is `Question.max_pairs`."""
+
+
+def options(question: Question, *, continues: str | None = None, horizons: Sequence[tuple[int, int]] = ()) -> dict[str, Any]:
+    """What a plan holds of a comparison besides arms and goals.
+
+    `continues`: the measurement whose trials come first. `horizons`: see `Comparison`.
+    """
+    kept = [list(each) for each in horizons] or [[0, question.max_pairs]]
+    return {"question": msgspec.to_builtins(question), "continues": continues, "horizons": kept}
+
+
+def comparison_of(plan: Plan) -> Comparison:
+    """A comparison as it was planned, without trials yet. Raises `UserError` when `plan` is of another kind, or broken."""
+    if plan.kind != KIND:
+        raise UserError(f"{plan.id} is no comparison but of the kind {plan.kind}")
+    try:
+        question = msgspec.convert(plan.options.get("question"), Question)
+        horizons = msgspec.convert(plan.options.get("horizons"), list[tuple[int, int]])
+    except msgspec.ValidationError as error:
+        raise UserError(f"the plan of {plan.id} cannot be read: {error}") from error
+    goals = draw_goals([goal.name for goal in plan.goals], question.max_pairs, plan.base_seed)
+    return Comparison([arm.name for arm in plan.arms], question, [[goal] for goal in goals], horizons)
+
+
+def draw_goals(names: Sequence[str], num_rounds: int, base_seed: int) -> list[str]:
+    """The goal of each round, drawn with replacement: pairs are then alike, however much the goals differ.
+
+    The same for the first rounds however many follow.
+    """
+    return [random.Random(f"{base_seed} goal {index}").choice(list(names)) for index in range(num_rounds)]
+
+
+def slots(comparison: Comparison, plan: Plan) -> Iterator[Slot]:
+    """The places to be filled, round by round, the arms of each in an order drawn for it, for as long as more are needed."""
+    arms = {facts.name: facts.arm for facts in plan.arms}
+    goals = draw_goals([goal.name for goal in plan.goals], comparison.question.max_pairs, plan.base_seed)
+    for index, goal in enumerate(goals):
+        order = list(arms)
+        random.Random(f"{plan.base_seed} order {index}").shuffle(order)
+        for name in order:
+            if name in comparison.live_arms():
+                seed = seed_of(plan.base_seed, index)
+                yield Slot(measurement=plan.id, index=index, arm=arms[name], goal=goal, seed=seed)
+
+
+def run(comparison: Comparison, plan: Plan, runner: Runner, stored: Sequence[Trial] = ()) -> Generator[Trial, None, None]:
+    """Run trials and add them to `comparison` until it is decided; give each once it is stored and added.
+
+    `stored`: trials of this plan that were made before; they are added first and not run again. Raises what `runner` raises.
+    """
+    for trial in stored:
+        comparison.add(trial)
+    if not comparison.decided:
+        yield from _run(comparison, runner, remaining(slots(comparison, plan), stored))
+
+
+def _run(comparison: Comparison, runner: Runner, places: Iterator[Slot]) -> Generator[Trial, None, None]:
+    trials = runner.run(places)
+    try:
+        for trial in trials:
+            comparison.add(trial)
+            yield trial
+            if comparison.decided:
+                return
+    finally:
+        trials.close()
