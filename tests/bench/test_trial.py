@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
@@ -14,10 +15,13 @@ from hypothesis import strategies as st
 from tests.support.clock_model import EXPECTED_EFFECTIVENESS, clock_model
 from tests.support.scripted_server import ScriptedServer, calls, error, text
 
-from daneel import Harness, goal, tool
+from daneel import Goal, Harness, goal, tool
 from daneel.bench.effectiveness import summarise
+from daneel.bench.plan import Plan, inline_plan
+from daneel.bench.runners.inline import InlineRunner
+from daneel.bench.slot import seed_of
 from daneel.bench.store import TrialStore
-from daneel.bench.trial import Measurement, ModelIdentity, identify, measure, seed_of
+from daneel.bench.trial import ModelIdentity, identify
 from daneel.errors import UserError
 from daneel.harness.client import Client
 from daneel.harness.files import load
@@ -37,9 +41,25 @@ def broken(trial) -> bool:
     raise KeyError("answr")
 
 
-def measurement(*, harnesses=None, goal=says_yes, num_trials=1, base_seed=7) -> Measurement:
+@dataclass(frozen=True)
+class Planned:
+    harnesses: dict[str, Harness]
+    goals: dict[str, Goal]
+    plan: Plan
+
+    def run(self, client, store):
+        made = InlineRunner(harnesses=self.harnesses, goals=self.goals, client=client, model=self.model, store=store)
+        return made.run(self.plan.slots())
+
+    @property
+    def model(self):
+        return ModelIdentity(self.plan.model.name, self.plan.model.hash, self.plan.model.verified)
+
+
+def measurement(*, harnesses=None, goal=says_yes, num_trials=1, base_seed=7, model=MODEL) -> Planned:
     harnesses = {"H": Harness()} if harnesses is None else harnesses
-    return Measurement(harnesses=harnesses, goal=goal, model=MODEL, num_trials=num_trials, base_seed=base_seed)
+    plan = inline_plan(harnesses, [goal], model, num_trials=num_trials, base_seed=base_seed)
+    return Planned(harnesses, {goal.name: goal}, plan)
 
 
 @pytest.fixture
@@ -50,7 +70,7 @@ def store(tmp_path) -> Iterator[TrialStore]:
 
 def run_all(planned, script, store):
     with ScriptedServer(script) as server, Client(server.url, retries=RetryPolicy(max_retries=0)) as client:
-        trials = [trial for trial, _ in measure(planned, client=client, store=store)]
+        trials = list(planned.run(client, store))
     return trials, server.requests
 
 
@@ -64,11 +84,11 @@ def test_a_trial_on_a_server_with_another_model_is_not_scored(store, same):
         Client([first.url, second.url], wait=lambda _: None) as client,
     ):
         model = identify(client)
-        planned = Measurement(harnesses={"H": Harness()}, goal=says_yes, model=model, num_trials=3, base_seed=7)
+        planned = measurement(model=model, num_trials=3)
         expected = nullcontext() if same else pytest.raises(UserError, match=f"{second.url} serves another model")
         with expected:
-            list(measure(planned, client=client, store=store))
-    stored = store.trials(planned.id)
+            list(planned.run(client, store))
+    stored = store.trials(planned.plan.id)
     assert [trial.achieved for trial in stored] == ([True, True, True] if same else [True, None])
     assert same or "boom" in stored[1].not_scored
 
@@ -104,9 +124,9 @@ def test_seeds_differ_between_rounds_and_fit_every_server(base_seed, num_rounds)
 @given(st.integers(1, 5), st.integers(1, 20))
 def test_every_harness_has_its_trials_and_each_place_in_the_order_equally_often(num_harnesses, rounds):
     names = [f"H{i}" for i in range(num_harnesses)]
-    slots = list(measurement(harnesses=dict.fromkeys(names, Harness()), num_trials=rounds * num_harnesses).slots())
+    slots = list(measurement(harnesses=dict.fromkeys(names, Harness()), num_trials=rounds * num_harnesses).plan.slots())
     for place in range(num_harnesses):
-        at_place = [name for _, _, name in islice(slots, place, None, num_harnesses)]
+        at_place = [slot.arm.name for slot in islice(slots, place, None, num_harnesses)]
         assert {name: at_place.count(name) for name in names} == dict.fromkeys(names, rounds)
 
 
@@ -125,14 +145,22 @@ def test_a_check_decides_whatever_the_stop_reason(store):
     assert (trial.stop_reason, trial.achieved, trial.turns) == ("turn_limit", True, 2)
 
 
-def test_a_failing_server_makes_a_trial_invalid_and_never_a_zero(store):
-    script = [text("yes"), error(500, "the engine died"), text("no")]
-    trials, _ = run_all(measurement(num_trials=3), script, store)
-    assert [t.achieved for t in trials] == [True, None, False]
+def test_a_failing_server_makes_a_trial_invalid_and_never_a_zero_and_it_is_run_again(store):
+    script = [text("yes"), error(500, "the engine died"), text("yes"), text("no")]
+    trials, requests = run_all(measurement(num_trials=3), script, store)
+    assert [(t.index, t.attempt, t.achieved) for t in trials] == [(0, 0, True), (1, 0, None), (1, 1, True), (2, 0, False)]
     assert trials[1].stop_reason == "invalid"
     assert "the engine died" in trials[1].not_scored
+    assert requests[1]["seed"] == requests[2]["seed"], "the same place in the plan"
     summary = summarise(trials)
-    assert (summary.num_scored, summary.num_invalid, summary.numbers.effectiveness) == (2, 1, 0.5)
+    assert (summary.num_scored, summary.num_invalid, round(summary.numbers.effectiveness, 9)) == (3, 1, round(2 / 3, 9))
+    assert store.trials(trials[0].measurement) == trials
+
+
+def test_an_invalid_trial_is_run_again_at_most_three_times_and_the_others_go_on(store):
+    script = [*[error(500, "out of memory")] * 4, text("yes")]
+    trials, _ = run_all(measurement(num_trials=2), script, store)
+    assert [(t.index, t.attempt, t.achieved) for t in trials] == [*[(0, n, None) for n in range(4)], (1, 0, True)]
 
 
 def test_a_check_that_raises_makes_a_trial_invalid_with_the_reason(store):
@@ -154,8 +182,8 @@ def test_a_check_that_ends_the_program_does_not_end_the_measurement(store):
 def test_a_trial_is_stored_before_it_counts(store):
     planned = measurement(num_trials=2)
     with ScriptedServer(lambda _: text("yes")) as server, Client(server.url) as client:
-        for num_given, (trial, _) in enumerate(measure(planned, client=client, store=store), start=1):
-            stored = TrialStore(store.path).trials(planned.id)
+        for num_given, trial in enumerate(planned.run(client, store), start=1):
+            stored = TrialStore(store.path).trials(planned.plan.id)
             assert len(stored) == num_given
             assert stored[-1] == trial
 
@@ -177,8 +205,8 @@ def test_an_interrupted_trial_is_stored_as_cancelled_and_ends_the_measurement(st
     planned = measurement(harnesses={"H": Harness(tools=[slow])}, num_trials=3)
     script = [text("yes"), calls(("slow", {}))]
     with ScriptedServer(script) as server, Client(server.url) as client, pytest.raises(KeyboardInterrupt):
-        list(measure(planned, client=client, store=store))
-    stored = store.trials(planned.id)
+        list(planned.run(client, store))
+    stored = store.trials(planned.plan.id)
     assert [(t.stop_reason, t.achieved) for t in stored] == [("answered", True), ("cancelled", None)]
     assert summarise(stored).num_cancelled == 1
 

@@ -15,8 +15,10 @@ from tests.support.clock_model import EXPECTED_EFFECTIVENESS, clock_model
 from tests.support.scripted_server import HANG, ScriptedServer, calls, error, raw, text
 
 from daneel.bench.effectiveness import summarise
+from daneel.bench.plan import inline_plan
+from daneel.bench.runners.inline import InlineRunner
 from daneel.bench.store import TrialStore
-from daneel.bench.trial import Measurement, identify, measure
+from daneel.bench.trial import identify
 from daneel.cli.local_server import LocalServer
 from daneel.cli.main import main
 from daneel.harness.client import Client
@@ -144,7 +146,7 @@ def test_when_no_trial_can_be_scored_there_is_no_number_and_exit_1(daneel):
         assert code == 1
         assert "none scored" in out
         assert "0.00" not in out
-        assert "2 not scored:" in out
+        assert "8 not scored:" in out, "each trial, and its three reruns"
         assert "this model has no chat template" in " ".join(out.split())
         code, out, _ = daneel("measure", str(CLOCK), "--server", server.url, "--trials", "1", "--harness", "H1", "--json")
     assert code == 1
@@ -172,13 +174,16 @@ def test_bad_input_is_one_sentence_and_exit_2(daneel, arguments, said):
     assert out == ""
 
 
-def test_a_file_without_a_goal_or_with_several_is_refused(daneel, tmp_path):
+def test_a_file_without_a_goal_is_refused_and_of_several_all_are_measured(daneel, tmp_path):
     file = tmp_path / "file.py"
     file.write_text("from daneel import Harness, goal\nharness = Harness()\n")
     assert "has no goal to measure" in daneel("measure", str(file))[2]
     with file.open("a") as more:
         more.write("a = goal(prompt='A', name='a')(lambda trial: True)\nb = goal(prompt='B', name='b')(lambda trial: True)\n")
-    assert "say which with --goal: a, b" in daneel("measure", str(file))[2]
+    with ScriptedServer(lambda _: text("yes")) as server:
+        code, out, _ = daneel("measure", str(file), "--server", server.url, "--trials", "2", "--json")
+    assert code == 0
+    assert [(t["goal"], t["index"]) for t in json.loads(out)["trials"]] == [("a", 0), ("b", 0), ("a", 1), ("b", 1)]
 
 
 def test_ctrl_c_prints_what_is_finished_and_leaves_no_half_written_row(tmp_path):
@@ -227,8 +232,9 @@ def test_the_clock_gives_the_known_effectiveness_through_our_own_server(tmp_path
         TrialStore() as store,
     ):
         model = identify(client)
-        planned = Measurement(harnesses=held.harnesses, goal=held.goals["now"], model=model, num_trials=2, base_seed=1)
-        trials = [trial for trial, _ in measure(planned, client=client, store=store)]
+        plan = inline_plan(held.harnesses, list(held.goals.values()), model, num_trials=2, base_seed=1)
+        runner = InlineRunner(harnesses=held.harnesses, goals=held.goals, client=client, model=model, store=store)
+        trials = list(runner.run(plan.slots()))
     found = {name: summarise([t for t in trials if t.harness == name]).numbers for name in held.harnesses}
     assert {name: numbers.effectiveness for name, numbers in found.items()} == EXPECTED_EFFECTIVENESS
     assert {trial.stop_reason for trial in trials} == {"answered"}

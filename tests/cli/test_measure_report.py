@@ -9,11 +9,10 @@ from rich.console import Console
 from tests.support.trials import make_trial
 
 from daneel import Harness, goal, tool
-from daneel.bench.effectiveness import summarise
-from daneel.bench.trial import Measurement, ModelIdentity
+from daneel.bench.plan import inline_plan
+from daneel.bench.trial import ModelIdentity
 from daneel.cli import measure_report
 from daneel.cli.measure_report import conclusion, print_plan, print_results, print_transcript
-from daneel.harness.run_record import Run, RunUsage
 
 
 @tool(description="[red]Look up[/red]\nand more")
@@ -26,10 +25,17 @@ def meaning(trial) -> bool:
     return True
 
 
-MEASURED = Measurement(
-    harnesses={"A[1]": Harness(tools=[look_up], temperature=0.5), "B": Harness(temperature=0.5)},
-    goal=meaning,
-    model=ModelIdentity("tiny", "m", verified=True),
+MODEL = ModelIdentity("tiny", "m", verified=True)
+
+
+def plan_of(*names):
+    return inline_plan(dict.fromkeys(names, Harness()), [meaning], MODEL, num_trials=20, base_seed=3)
+
+
+MEASURED = inline_plan(
+    {"A[1]": Harness(tools=[look_up], temperature=0.5), "B": Harness(temperature=0.5)},
+    [meaning],
+    MODEL,
     num_trials=20,
     base_seed=3,
 )
@@ -41,11 +47,12 @@ def printed(show, *arguments, **named):
     return out.getvalue()
 
 
-def summaries(**num_achieved):
-    return {
-        name: summarise([make_trial(harness=name, achieved=index < count) for index in range(20)])
+def trials_of(**num_achieved):
+    return [
+        make_trial(harness=name, achieved=index < count, goal="meaning", index=index)
         for name, count in num_achieved.items()
-    }
+        for index in range(20)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -59,13 +66,13 @@ def summaries(**num_achieved):
     ],
 )
 def test_the_conclusion_says_no_more_than_the_intervals_do(achieved, said):
-    assert said in conclusion(MEASURED, summaries(**achieved))
+    assert said in conclusion(plan_of(*achieved), trials_of(**achieved))
 
 
 def test_without_a_scored_trial_nothing_was_measured():
-    invalid = summarise([make_trial(achieved=None, stop_reason="invalid", not_scored="the server went away")])
-    assert conclusion(MEASURED, {"A": invalid}) == "Nothing was measured: no trial could be scored."
-    out = printed(print_results, {"A": invalid})
+    invalid = make_trial(achieved=None, stop_reason="invalid", not_scored="the server went away", harness="A", goal="meaning")
+    assert conclusion(plan_of("A"), [invalid]) == "Nothing was measured: no trial could be scored."
+    out = printed(print_results, plan_of("A"), [invalid])
     assert "none scored" in out
     assert "1 not scored: the server went away" in out
 
@@ -91,7 +98,7 @@ def test_names_prompts_and_descriptions_are_shown_as_written():
     ):
         assert written in out
     assert "unverified" not in out
-    assert "A[1]" in printed(print_results, {"A[1]": summarise([make_trial()])})
+    assert "A[1]" in printed(print_results, MEASURED, [make_trial(harness="A[1]", goal="meaning")])
 
 
 def test_a_transcript_shows_thoughts_calls_failures_and_results_as_written():
@@ -104,8 +111,7 @@ def test_a_transcript_shows_thoughts_calls_failures_and_results_as_written():
         {"role": "assistant", "content": ""},
     ]
     trial = make_trial(harness="A[1]", achieved=False, turns=3)
-    run = Run("r1", "answered", "", 3, [], RunUsage(), messages, [])
-    out = printed(print_transcript, trial, run, summaries={"A[1]": summarise([trial])})
+    out = printed(print_transcript, trial, messages, plan=MEASURED, trials=[trial])
     assert "A[1], round 1, goal not achieved (0 of 1 scored trial" in out
     for shown in (
         "What does [bold]x[/bold] mean?",
