@@ -10,7 +10,23 @@ from io import TextIOWrapper
 
 import typer
 
-from daneel.cli import chat, check, doctor, init, mcp, measure, models, parse, render, resume, run, serve, transcripts
+from daneel.cli import (
+    chat,
+    check,
+    diagnose,
+    doctor,
+    init,
+    lint,
+    mcp,
+    measure,
+    models,
+    parse,
+    render,
+    resume,
+    run,
+    serve,
+    transcripts,
+)
 from daneel.errors import UserError
 
 _CANNOT_WRITE = frozenset({errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EFBIG})
@@ -40,7 +56,7 @@ def _root(
     """Serve an open model honestly, run agents on it, and measure which harness is better."""
 
 
-for _group in (serve, models, run, chat, check, mcp, doctor, measure, resume, transcripts, parse, render, init):
+for _group in (serve, models, run, chat, check, lint, mcp, doctor, measure, diagnose, resume, transcripts, parse, render, init):
     _group.register(app)
 
 

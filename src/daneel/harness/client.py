@@ -167,6 +167,10 @@ class Client:
         """What `/v1/models` lists now. Raises `ClientError`."""
         return self._found_out(lambda endpoint: endpoint.models())
 
+    def tokenize(self, text: str) -> list[str]:
+        """The tokens of a text, each as text, by the server's own tokenizer. Raises `ClientError`."""
+        return self._found_out(lambda endpoint: endpoint.tokenize(text))
+
     def chat(
         self,
         messages: Sequence[JsonObject],

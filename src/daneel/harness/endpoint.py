@@ -107,6 +107,14 @@ class Endpoint:
             self._context_asked += 1 if self._context_tokens is None and not self.is_daneel else 2
         return self._context_tokens
 
+    def tokenize(self, text: str) -> list[str]:
+        """The tokens of a text, each as text; daneel's servers have this route. Raises `ClientError`."""
+        body = self.connection.post("/tokenize", {"model": self.model, "text": text, "pieces": True}, end_at=None)
+        pieces = body.get("pieces") if isinstance(body, dict) else None
+        if not isinstance(pieces, list) or not all(isinstance(piece, str) for piece in pieces):
+            raise BadReply(f"{self.address} gave no pieces of the text, but {str(body)[:200]}")
+        return pieces
+
     def _known_models(self) -> list[ServedModel]:
         """The models, asked for once. A server without that route is no daneel; any other failure is the caller's."""
         if self._served is None:

@@ -1,0 +1,289 @@
+"""Reads stored runs for diagnosis, one after the other: of a million events, those of one run are in memory at a time.
+
+Only the kinds of events that diagnosis looks at are read and decoded. What cannot be read is counted in the run's `unreadable`
+and left out; the rest of the run still counts.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from daneel.bench import store as trial_store
+from daneel.bench.diagnose.logprobs import margins
+from daneel.bench.diagnose.view import CallView, RunView
+from daneel.bench.record import Trial
+from daneel.errors import UserError
+from daneel.harness import transcript
+
+_T = TypeVar("_T")
+
+_EVENTS = """
+SELECT kind, turn, data FROM events WHERE run_id = ? AND (
+    kind IN ('request', 'call', 'result', 'told', 'stop') OR (kind = 'reply' AND instr(data, '"logprobs": {') > 0)
+) ORDER BY seq
+"""
+_ABOUT = "SELECT about, stop_reason FROM runs WHERE id = ?"
+
+
+class _Request(Struct):
+    tools: list[str] | None = None
+
+
+class _Call(Struct):
+    id: str
+    name: str
+    arguments: Any = None
+    effects: list[str] = []
+
+
+class _Result(Struct):
+    id: str
+    name: str | None = None
+    result: str | None = None
+    error: str | None = None
+
+
+class _Told(Struct):
+    id: str | None = None
+    name: str | None = None
+    problem: str | None = None
+    error: str | None = None
+
+
+class _Stop(Struct):
+    reason: str | None = None
+    answer: str | None = None
+
+
+_DECODERS: dict[str, msgspec.json.Decoder[Any]] = {
+    "request": msgspec.json.Decoder(_Request),
+    "call": msgspec.json.Decoder(_Call),
+    "result": msgspec.json.Decoder(_Result),
+    "told": msgspec.json.Decoder(_Told),
+    "stop": msgspec.json.Decoder(_Stop),
+    "reply": msgspec.json.Decoder(dict[str, Any]),
+}
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What is to be read: a measurement's trials, single runs, or everything."""
+
+    measurements: tuple[str, ...] = ()
+    runs: tuple[str, ...] = ()
+    all: bool = False
+
+
+class RunReader:
+    """The runs in two stores. Raises UserError when there is no store, or it cannot be read.
+
+    with RunReader() as reader:
+        for run in reader.read(reader.select(["m_1234"])): ...
+    """
+
+    def __init__(self, transcripts: Path | None = None, trials: Path | None = None) -> None:
+        self._transcripts = _open(transcripts or transcript.default_path(), "runs")
+        path = trials or trial_store.default_path()
+        self._trials = _open(path, "trials") if path.is_file() else None
+
+    def __enter__(self) -> RunReader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._transcripts.close()
+        if self._trials is not None:
+            self._trials.close()
+
+    def select(self, names: Sequence[str]) -> Selection:
+        """What these ids, or beginnings of ids, name. Raises UserError for one that names nothing, or several things."""
+        measurements: list[str] = []
+        runs: list[str] = []
+        for name in names:
+            found = [("m", each) for each in self._starting(self._trials, "trials", "measurement", name)]
+            found += [("r", each) for each in self._starting(self._transcripts, "runs", "id", name)]
+            exact = [each for each in found if each[1] == name]
+            if len(found) != 1 and len(exact) != 1:
+                what = "several measurements or runs have" if found else "no measurement or run has"
+                raise UserError(f"{what} an id that starts with {name!r}; see `daneel transcripts list`")
+            kind, id_ = (exact or found)[0]
+            (measurements if kind == "m" else runs).append(id_)
+        return Selection(tuple(dict.fromkeys(measurements)), tuple(dict.fromkeys(runs)))
+
+    def newest(self) -> Selection:
+        """The newest measurement; without any, the newest run. Raises UserError when there is neither."""
+        with _reading():
+            if self._trials is not None:
+                row = self._trials.execute("SELECT measurement FROM trials ORDER BY started_at DESC LIMIT 1").fetchone()
+                if row is not None:
+                    return Selection(measurements=(str(row[0]),))
+            row = self._transcripts.execute("SELECT id FROM runs ORDER BY started_at DESC LIMIT 1").fetchone()
+        if row is None:
+            raise UserError("there are no runs yet; `daneel run` and `daneel measure` make some")
+        return Selection(runs=(str(row[0]),))
+
+    def count(self, selection: Selection) -> int:
+        """How many runs there are to read, about: for a progress bar."""
+        with _reading():
+            if selection.all:
+                return int(self._transcripts.execute("SELECT COUNT(*) FROM runs").fetchone()[0])
+            query = "SELECT COUNT(*) FROM trials WHERE measurement = ?"
+            counts = [self._trials.execute(query, (each,)).fetchone()[0] for each in selection.measurements if self._trials]
+        return sum(map(int, counts)) + len(selection.runs)
+
+    def read(self, selection: Selection) -> Iterator[RunView]:
+        """The runs, one at a time. Trials that left no transcript are left out."""
+        with _reading():
+            if selection.all:
+                seen: set[str] = set()
+                for trial in self._stored_trials("", ()):
+                    if trial.run_id is not None:
+                        seen.add(trial.run_id)
+                        yield from self._run(trial.run_id, trial)
+                with closing(self._transcripts.cursor()) as rows:
+                    for (id_,) in rows.execute("SELECT id FROM runs ORDER BY started_at"):
+                        if id_ not in seen:
+                            yield from self._run(id_, None)
+                return
+            for measurement in selection.measurements:
+                for trial in self._stored_trials("WHERE measurement = ?", (measurement,)):
+                    if trial.run_id is not None:
+                        yield from self._run(trial.run_id, trial)
+            wanted = set(selection.runs)
+            of_runs = {trial.run_id: trial for trial in self._stored_trials("", ()) if trial.run_id in wanted} if wanted else {}
+            for id_ in selection.runs:
+                yield from self._run(id_, of_runs.get(id_))
+
+    def _stored_trials(self, where: str, values: tuple[str, ...]) -> Iterator[Trial]:
+        if self._trials is None:
+            return
+        decode = msgspec.json.Decoder(Trial).decode
+        with closing(self._trials.cursor()) as rows:
+            for (record,) in rows.execute(f"SELECT record FROM trials {where} ORDER BY rowid", values):
+                try:
+                    yield decode(record)
+                except msgspec.DecodeError:
+                    continue  # its run is still read where runs are asked for
+
+    def _starting(self, db: sqlite3.Connection | None, table: str, column: str, start: str) -> list[str]:
+        if db is None or not start:
+            return []
+        with _reading():
+            query = f"SELECT DISTINCT {column} FROM {table} WHERE {column} >= ? AND {column} < ? LIMIT 3"
+            return [str(row[0]) for row in db.execute(query, (start, start + chr(0x10FFFF)))]
+
+    def _run(self, run_id: str, trial: Trial | None) -> Iterator[RunView]:
+        row = self._transcripts.execute(_ABOUT, (run_id,)).fetchone()
+        if row is None:
+            return
+        run = _begun(run_id, row[0], trial)
+        run.stop_reason = (trial.stop_reason if trial else row[1]) or ""
+        with closing(self._transcripts.execute(_EVENTS, (run_id,))) as events:
+            _fill(run, events)
+        if trial is not None:
+            run.turns, run.achieved = trial.turns, trial.achieved
+        yield run
+
+
+def _begun(run_id: str, about_text: str, trial: Trial | None) -> RunView:
+    try:
+        about = json.loads(about_text)
+    except ValueError:
+        about = {}
+    about = about if isinstance(about, dict) else {}
+    tools = about.get("tools") if isinstance(about.get("tools"), list) else []
+    return RunView(
+        id=run_id,
+        harness=str((trial.harness if trial else about.get("harness")) or "harness"),
+        harness_hash=str((trial.harness_hash if trial else about.get("harness_hash")) or ""),
+        goal=str((trial.goal if trial else about.get("goal")) or about.get("prompt") or ""),
+        prompt=str(about.get("prompt") or ""),
+        declarations=[tool for tool in tools or [] if isinstance(tool, dict) and isinstance(tool.get("function"), dict)],
+        repeating=frozenset(str(name) for name in about.get("repeating_tools") or []),
+    )
+
+
+def _fill(run: RunView, events: Iterator[tuple[str, int, str]]) -> None:
+    by_id: dict[str, CallView] = {}
+    for kind, turn, data in events:
+        run.turns = max(run.turns, turn)
+        event = _decoded(data, _DECODERS[kind].decode)
+        if event is None:
+            run.unreadable += 1
+        elif kind == "request":
+            for name in run.names if event.tools is None else event.tools:
+                run.shown[name] = run.shown.get(name, 0) + 1
+        elif kind == "call":
+            call = CallView(turn, event.name, _object(event.arguments), frozenset(event.effects))
+            by_id[event.id] = call
+            run.calls.append(call)
+        elif kind == "result":
+            _conclude(run, by_id, turn, event)
+        elif kind == "told" and event.name is not None:
+            run.calls.append(CallView(turn, event.name, {}, error=event.error, problem=event.problem or "told"))
+        elif kind == "stop":
+            run.answer = event.answer
+            run.stop_reason = run.stop_reason or event.reason or ""
+        elif kind == "reply":
+            run.margins += [(turn, *found) for found in margins(event, run.names)]
+
+
+def _conclude(run: RunView, by_id: dict[str, CallView], turn: int, event: _Result) -> None:
+    call = by_id.get(event.id)
+    if call is None or call.result is not None:  # its beginning could not be read
+        run.unreadable += 1
+        return
+    call.result, call.error = event.result if event.result is not None else "", event.error
+
+
+def _object(arguments: Any) -> dict[str, Any]:
+    return arguments if isinstance(arguments, dict) else {"": arguments}
+
+
+def _decoded(data: str, decode: Callable[[str], _T]) -> _T | None:
+    try:
+        return decode(data)
+    except msgspec.DecodeError:
+        pass
+    try:  # Python's JSON has NaN and Infinity, as tools' arguments may
+        return decode(json.dumps(_finite(json.loads(data))))
+    except (ValueError, RecursionError, msgspec.DecodeError):
+        return None
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_finite(each) for each in value]
+    return str(value) if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))) else value
+
+
+def _open(path: Path, table: str) -> sqlite3.Connection:
+    if not path.is_file():
+        raise UserError(f"there are no runs yet: {path} does not exist; `daneel run` and `daneel measure` make some")
+    try:
+        db = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=transcript.BUSY_TIMEOUT_S)
+        db.execute(f"SELECT 1 FROM {table} LIMIT 1")
+    except sqlite3.Error as error:
+        raise UserError(f"cannot read {path}: {error}") from error
+    return db
+
+
+@contextmanager
+def _reading() -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise UserError(f"cannot read what is stored: {error}") from error
