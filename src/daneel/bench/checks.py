@@ -1,8 +1,8 @@
-"""Readers that a goal's check can rely on: does an answer state this date, this time?
+"""Readers that a goal's check can rely on: does an answer state this date, this time, this number?
 
 An answer *states* a date or a time when at least one complete reading of it agrees, and no reading disagrees. So "14:03 or
 15:03" states neither, and so do digits by accident, a template (`{{cur_time}}`) and the text of a call: the last two are
-blanked before the answer is read.
+blanked before the answer is read. Of numbers the same holds, but those that the question gave may be repeated.
 
 Read are numbers and English names of months and weekdays. A clock time without am or pm is on the 24-hour clock. Not read
 are times in words ("a quarter past two"), relative dates ("tomorrow") and negation ("it is not 14:03").
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import date, time
 
@@ -32,6 +32,26 @@ def states_time(answer: str, when: time) -> bool:
     """Whether `answer` states the time `when` to the minute, and no other time. Seconds need not be said, but must be right."""
     readings = list(_times(_as_said(answer)))
     return any(reading.states(when) for reading in readings) and all(reading.agrees(when) for reading in readings)
+
+
+def states_number(answer: str, number: float, *, given: Collection[float] = ()) -> bool:
+    """Whether `answer` states `number`, and no other number but those `given`, which it may repeat.
+
+    Read are digits, with commas between thousands and a point before decimals. Numbers of list items ("1. First")
+    are passed over; numbers in words are not read.
+    """
+    text = _LIST_NUMBER.sub(" ", _as_said(answer))
+    found = [float(match.group().replace(",", "")) for match in _NUMBER.finditer(text)]
+    return number in found and all(each == number or each in given for each in found)
+
+
+_LIST_NUMBER = re.compile(
+    r"(?:(?<![\w.,-])-)?(?<![0-9A-Za-z_])(?<![0-9][.,])"  # a minus sign, if it is none between two numbers; no part of a word
+    r"(?:[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])|[0-9]+)(?:\.[0-9]+)?"
+)
+_NUMBER = re.compile(
+    r"(?:(?<![\w.,-])-)?(?<![0-9A-Za-z_])(?<![0-9][.,])(?:[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])|[0-9]+)(?:\.[0-9]+)?"
+)
 
 
 # --- what is not said but written for a machine ---------------------------------------------------------------------------
