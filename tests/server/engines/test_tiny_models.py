@@ -125,6 +125,11 @@ def test_a_common_beginning_at_the_same_time(engine: LlamaCppEngine, kind: str, 
         assert_same(each, want)
     reused = [each[-1].cached_tokens for each in outputs]
     assert reused == ([0, 80, 80, 80] if CUT_ANYWHERE[kind] else [0, 0, 0, 0])
+    for prompt, each in zip(prompts, outputs, strict=True):  # each of them has its next turn, whatever it shares
+        following = [*prompt, *said(each), *words(chance, 9)]
+        turn = ask(engine, following)
+        assert_same(turn, cold(engine, following))
+        assert turn[-1].cached_tokens == len(prompt) + len(said(each)) - 1
 
 
 def test_sessions_that_push_each_other_out_say_what_cold_runs_say(path: Path, chance: random.Random) -> None:
@@ -195,6 +200,7 @@ def test_a_fork_from_long_before_says_what_a_cold_run_says(path: Path, kind: str
             fork = [*prompt[:40], *words(chance, size)]
             outputs = ask(engine, fork)
             assert_same(outputs, cold(engine, fork))
-            assert outputs[-1].cached_tokens == (40 if CUT_ANYWHERE[kind] else 0)
+            # of the first fork's prompt all but its last token was kept
+            assert outputs[-1].cached_tokens == (40 if CUT_ANYWHERE[kind] or size == 30 else 0)
     finally:
         engine.close()

@@ -154,10 +154,13 @@ class KvCache:
 
     def publish(self, holder: Holder) -> None:
         """Let others share all that the holder has; cells that another holder has for the same tokens are shared instead."""
+        if not self._rolls_back:
+            self.tree.publish(holder, apart=True)
+            return
         known, who = self.tree.known_behind(holder)
         if known and who is not None:
             start = holder.num_shared
-            if not self._rolls_back or not self._memory.drop(holder.seq, start, start + known):
+            if not self._memory.drop(holder.seq, start, start + known):
                 return  # its cells stay its own: they cannot be exchanged for the other's
             self._memory.share(who.seq, holder.seq, start, start + known)
         self.tree.publish(holder)
@@ -176,6 +179,8 @@ class KvCache:
     def close(self, holder: Holder, *, keep: bool = True, pin_s: float = 0.0) -> None:
         """The request is over. What it holds stays as cache, or goes."""
         holder.running = False
+        if not self._rolls_back and holder.own and self.longest(holder.tenant, holder.ids()) == holder.num_tokens:
+            keep = False  # another ends just there
         self.publish(holder)
         if not keep or holder.own:
             self._remove(holder)

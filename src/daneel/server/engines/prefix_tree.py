@@ -15,13 +15,17 @@ from daneel.server.engines.prefix import common_prefix_length
 
 @dataclass(eq=False, slots=True)
 class Node:
-    """`run` are the tokens from `start` on, behind those of the nodes above. A root's run is empty."""
+    """`run` are the tokens from `start` on, behind those of the nodes above. A root's run is empty.
+
+    `key`: its own among the children of its parent: its first token, or a negative number for one that stands apart.
+    """
 
     start: int = 0
     run: list[int] = field(default_factory=list)
     parent: Node | None = None
     children: dict[int, Node] = field(default_factory=dict)
     holders: list[Holder] = field(default_factory=list)
+    key: int = 0
 
     @property
     def end(self) -> int:
@@ -68,6 +72,7 @@ class PrefixTree:
 
     def __init__(self) -> None:
         self.num_tokens = 0
+        self._num_apart = 0
         self._roots: dict[str, Node] = {}
 
     def match(self, tenant: str, ids: Sequence[int], *, whole: bool = False) -> tuple[int, Holder | None]:
@@ -75,24 +80,19 @@ class PrefixTree:
 
         `whole`: only where a holder ends, with nothing of its own behind: for models whose state cannot be cut back.
         """
-        node: Node | None = self._roots.get(tenant)
-        best: tuple[int, Holder | None] = (0, None)
-        at = 0
-        while node is not None:
-            ended = next((holder for holder in node.holders if not holder.own), None) if at else None
-            if ended is not None:
-                best = at, ended
-            child = node.children.get(ids[at]) if at < len(ids) else None
-            if child is None:
-                if not whole and at:
-                    best = at, _some_holder(node)
-                return best
+        root = self._roots.get(tenant)
+        if root is None:
+            return 0, None
+        if whole:
+            return _longest_end(root, ids)
+        node, at = root, 0
+        while at < len(ids) and (child := node.children.get(ids[at])) is not None:
             common = common_prefix_length(child.run, ids[at : at + len(child.run)])
             at += common
             if common < len(child.run):
-                return best if whole else (at, _some_holder(child))
+                return at, _some_holder(child)
             node = child
-        return best
+        return at, _some_holder(node) if at else None
 
     def enter(self, holder: Holder, source: Holder | None, length: int) -> None:
         """Put a new holder where the first `length` tokens of `source` end (at its tenant's root without one)."""
@@ -119,9 +119,12 @@ class PrefixTree:
             node = child
         return at, who
 
-    def publish(self, holder: Holder) -> None:
-        """Move the holder's own tokens into the tree, where others can share them; what is there already is shared."""
-        known, who = self.known_behind(holder)
+    def publish(self, holder: Holder, *, apart: bool = False) -> None:
+        """Move the holder's own tokens into the tree, where others can share them; what is there already is shared.
+
+        `apart`: its cells cannot be exchanged for another's of the same tokens, so they stand beside those and count again.
+        """
+        known, who = (0, None) if apart else self.known_behind(holder)
         if known and who is not None:
             self._move(holder, self._split_at(who.node, holder.num_shared + known))
             del holder.own[:known]
@@ -132,8 +135,11 @@ class PrefixTree:
         if node.parent is not None and not node.children and node.holders == [holder]:
             node.run += holder.own
         else:
-            child = Node(node.end, holder.own, node)
-            node.children[child.run[0]] = child
+            child = Node(node.end, holder.own, node, key=holder.own[0])
+            if child.key in node.children:
+                self._num_apart += 1
+                child.key = -self._num_apart
+            node.children[child.key] = child
             self._move(holder, child)
         holder.own = []
 
@@ -168,14 +174,14 @@ class PrefixTree:
             if parent is None:
                 self._roots = {tenant: root for tenant, root in self._roots.items() if root is not node}
                 return
-            del parent.children[node.run[0]]
+            del parent.children[node.key]
             self.num_tokens -= len(node.run)
             node = parent
         if node.parent is not None and not node.holders and len(node.children) == 1:
             (child,) = node.children.values()
             child.run = node.run + child.run
-            child.start, child.parent = node.start, node.parent
-            node.parent.children[child.run[0]] = child
+            child.start, child.parent, child.key = node.start, node.parent, node.key
+            node.parent.children[child.key] = child
 
     def _split_at(self, node: Node, end: int) -> Node:
         """The node on the way to `node` that ends at `end`; one is cut in two if none does."""
@@ -184,12 +190,26 @@ class PrefixTree:
         if node.end == end:
             return node
         cut = end - node.start
-        upper = Node(node.start, node.run[:cut], node.parent)
+        upper = Node(node.start, node.run[:cut], node.parent, key=node.key)
         assert node.parent is not None
-        node.parent.children[upper.run[0]] = upper
+        node.parent.children[upper.key] = upper
         node.start, node.run, node.parent = end, node.run[cut:], upper
-        upper.children[node.run[0]] = node
+        node.key = node.run[0]
+        upper.children[node.key] = node
         return upper
+
+
+def _longest_end(root: Node, ids: Sequence[int]) -> tuple[int, Holder | None]:
+    """Where on the way of `ids` a holder ends, as far down as can be, and which. Several ways may have the same tokens."""
+    best: tuple[int, Holder | None] = (0, None)
+    ways = [root]
+    while ways:
+        node = ways.pop()
+        if node.end > best[0] and (ended := next((holder for holder in node.holders if not holder.own), None)):
+            best = node.end, ended
+        below = node.children.values()
+        ways += [each for each in below if common_prefix_length(each.run, ids[node.end : each.end]) == len(each.run)]
+    return best
 
 
 def _some_holder(node: Node) -> Holder | None:
