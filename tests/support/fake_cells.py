@@ -66,6 +66,7 @@ class FakeTier:
 
     def __init__(self) -> None:
         self.kept: dict[tuple[str, tuple[int, ...]], bytes] = {}
+        self.takes = True
 
     def put(self, tenant: str, ids: Sequence[int], state: bytes) -> None:
         self.kept[tenant, tuple(ids)] = state

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -9,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from tests.support.fake_cells import FakeCells, FakeTier
 
 from daneel.server.engines.kv_cache import MIN_KEPT_TOKENS, KvCache, Opened
+from daneel.server.engines.prefix_tree import Node
 
 CAPACITY, SEQUENCES = 60, 5
 
@@ -31,27 +34,54 @@ class CacheMachine(RuleBasedStateMachine):
 
     @initialize(rolls_back=st.booleans(), tiered=st.booleans(), idle=st.sampled_from([None, 20]))
     def begin(self, rolls_back: bool, tiered: bool, idle: int | None) -> None:
-        self.cells = FakeCells(CAPACITY, rolls_back=rolls_back)
+        self.rolls_back, self.idle = rolls_back, idle
+        self.tiers = [FakeTier()] if tiered else []
+        self.start()
+
+    def start(self) -> None:
+        self.cells = FakeCells(CAPACITY, rolls_back=self.rolls_back)
         self.cache = KvCache(
             self.cells,
             capacity=CAPACITY,
             max_sequences=SEQUENCES,
-            rolls_back=rolls_back,
-            max_idle_tokens=idle,
-            tiers=[FakeTier()] if tiered else [],
+            rolls_back=self.rolls_back,
+            max_idle_tokens=self.idle,
+            tiers=self.tiers,
         )
         self.running: dict[object, list[int]] = {}
+
+    @rule()
+    def restart(self) -> None:
+        """All cells are lost; what was idle may come back from a tier."""
+        self.cache.save_all()
+        self.start()
 
     @rule(tenant=st.sampled_from("ab"), prompt=st.lists(st.integers(0, 1), min_size=1, max_size=12), use=st.booleans())
     def open(self, tenant: str, prompt: list[int], use: bool) -> None:
         opened = self.cache.open(tenant, prompt, use=use)
         if opened is None:
-            assert len(self.running) == SEQUENCES
+            # all are running, or what is left is within another's share while this tenant already runs
+            assert len(self.running) == SEQUENCES or any(holder.tenant == tenant for holder in self.running)
             return
         assert opened.num_cached < len(prompt)
         assert use or opened.num_cached == 0
         assert self.cells.tokens(opened.holder.seq) == prompt[: opened.num_cached]
         self.running[opened.holder] = prompt[: opened.num_cached]
+
+    @precondition(lambda self: self.running)
+    @rule(data=st.data(), tokens=st.lists(st.integers(0, 1), min_size=1, max_size=3), cut=st.integers(0, 3))
+    def fork(self, data: st.DataObject, tokens: list[int], cut: int) -> None:
+        """Another request that goes on from where a running one is, or was."""
+        holder = data.draw(st.sampled_from(list(self.running)))
+        ids = self.running[holder]
+        self.open(holder.tenant, [*ids[: max(0, len(ids) - cut)], *tokens], use=True)
+
+    @rule(num_cells=st.integers(0, CAPACITY))
+    def evict(self, num_cells: int) -> None:
+        if self.cache.room(num_cells):
+            assert self.cache.num_free >= num_cells
+        else:
+            assert all(each.running for each in self.cache._holders)
 
     @precondition(lambda self: self.running)
     @rule(data=st.data(), tokens=st.lists(st.integers(0, 1), min_size=1, max_size=10))
@@ -96,6 +126,20 @@ class CacheMachine(RuleBasedStateMachine):
             assert self.cells.tokens(holder.seq) == holder.ids()
         for holder, tokens in self.running.items():
             assert holder.ids() == tokens
+
+    @invariant()
+    def every_node_leads_to_as_many_holders_as_sequences_hold_its_cells(self) -> None:
+        passing: Counter[Node] = Counter()
+        of_node = {}
+        for holder in self.cache._holders:
+            node: Node | None = holder.node
+            while node is not None and node.run:
+                passing[node] += 1
+                of_node[node] = holder.seq
+                node = node.parent
+        references = Counter(cell for held in self.cells.cells.values() for cell in held.values())
+        for node, seq in of_node.items():
+            assert {references[self.cells.cells[seq][at]] for at in range(node.start, node.end)} == {passing[node]}
 
     @invariant()
     def no_sequence_is_lost(self) -> None:

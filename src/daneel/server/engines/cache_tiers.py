@@ -16,14 +16,17 @@ import os
 import secrets
 import struct
 import tempfile
+import time
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from daneel.server.engines.base import EngineLoadError, PromptCache
+from daneel.server.engines.cache_state import CacheEntry
 from daneel.server.engines.kv_cache import Tier
 from daneel.server.engines.prefix import common_prefix_length
+from daneel.server.engines.quotas import oldest_of_greediest
 
 MAGIC = b"daneelkv2\n"
 _SIZES = struct.Struct("<IQQ")
@@ -36,11 +39,20 @@ Key = tuple[str, tuple[int, ...]]
 
 @dataclass(slots=True)
 class KeptFile:
-    """A file of ours, by its head. `checked`: the whole was found unchanged once."""
+    """A file of ours, by its head. `checked`: the whole was found unchanged once. `kept_at`: seconds since the epoch."""
 
     path: Path
     num_bytes: int
+    kept_at: float
     checked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class KeptState:
+    """A state in memory. `kept_at`: seconds since the epoch."""
+
+    state: bytes
+    kept_at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,51 +67,82 @@ class _Head:
 
 
 class MemoryTier:
-    """At most `max_entries` sequences and `max_bytes` of state in host memory. What it lets go of is handed to `below`."""
+    """At most `max_entries` sequences and `max_bytes` of state in host memory. What it lets go of is handed to `below`.
+
+    Whoever has most in it loses first, the longest unused first.
+    """
 
     name = "host_memory"
 
-    def __init__(self, *, max_bytes: int, max_entries: int, below: Tier | None = None) -> None:
+    def __init__(self, *, max_bytes: int, max_entries: int, below: DiskTier | None = None) -> None:
         self.max_bytes, self.max_entries = max_bytes, max_entries
         self.num_bytes = 0
         self._below = below
-        self._kept: OrderedDict[Key, bytes] = OrderedDict()
+        self._kept: OrderedDict[Key, KeptState] = OrderedDict()
 
     def put(self, tenant: str, ids: Sequence[int], state: bytes) -> None:
         self._forget((tenant, tuple(ids)))
         for key in [key for key in self._kept if key[0] == tenant and key[1] == tuple(ids[: len(key[1])])]:
             self._forget(key)  # a beginning of the new one
-        self._kept[tenant, tuple(ids)] = state
+        self._kept[tenant, tuple(ids)] = KeptState(state, time.time())
         self.num_bytes += len(state)
+        self.trim()
+
+    @property
+    def takes(self) -> bool:
+        return (self.max_bytes > 0 and self.max_entries > 0) or (self._below is not None and self._below.takes)
+
+    def trim(self) -> None:
+        """Let go of what is too much."""
         while self._kept and (self.num_bytes > self.max_bytes or len(self._kept) > self.max_entries):
-            (owner, old), oldest = next(iter(self._kept.items()))
-            self._forget((owner, old))
+            too_many = len(self._kept) > self.max_entries
+            key = oldest_of_greediest((key, 1 if too_many else len(kept.state)) for key, kept in self._kept.items())
+            state = self._kept[key].state
+            self._forget(key)
             if self._below is not None:
-                self._below.put(owner, old, oldest)
+                self._below.put(*key, state)
+
+    def entries(self, tenant: str) -> list[CacheEntry]:
+        """What is kept of a tenant, the latest used first."""
+        now = time.time()
+        return [
+            CacheEntry("host_memory", len(ids), len(kept.state), max(0.0, now - kept.kept_at))
+            for (owner, ids), kept in reversed(self._kept.items())
+            if owner == tenant
+        ]
+
+    def clear(self, tenant: str) -> None:
+        """Drop what is kept of a tenant."""
+        for key in [key for key in self._kept if key[0] == tenant]:
+            self._forget(key)
 
     def longest(self, tenant: str, ids: Sequence[int], *, whole: bool) -> tuple[int, Sequence[int], str] | None:
         return _longest(self._kept, tenant, ids, whole=whole, name=self.name)
 
     def get(self, tenant: str, ids: Sequence[int]) -> bytes | None:
         key = tenant, tuple(ids)
-        if key in self._kept:
-            self._kept.move_to_end(key)
-        return self._kept.get(key)
+        kept = self._kept.get(key)
+        if kept is None:
+            return None
+        self._kept.move_to_end(key)
+        return kept.state
 
     def flush(self) -> None:
         """Hand everything down, for a restart."""
         if self._below is not None:
-            for (tenant, ids), state in self._kept.items():
-                self._below.put(tenant, ids, state)
+            for (tenant, ids), kept in self._kept.items():
+                self._below.put(tenant, ids, kept.state)
 
     def _forget(self, key: Key) -> None:
-        state = self._kept.pop(key, None)
-        if state is not None:
-            self.num_bytes -= len(state)
+        kept = self._kept.pop(key, None)
+        if kept is not None:
+            self.num_bytes -= len(kept.state)
 
 
 class DiskTier:
-    """At most `max_bytes` of files in `folder`, the oldest used go first. `scope`: model, template and engine build.
+    """At most `max_bytes` of files in `folder`; whoever has most loses first, the longest unused first.
+
+    `scope`: model, template and engine build.
 
     Raises `OSError` when the folder cannot be made or its secret not be read; later failures only lose cache.
     """
@@ -108,7 +151,7 @@ class DiskTier:
 
     def __init__(self, folder: Path, *, max_bytes: int, scope: str) -> None:
         self._folder = folder
-        self._max_bytes = max_bytes
+        self.max_bytes = max_bytes
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._secret = hmac.digest(_secret(folder / "secret"), scope.encode(), "sha256")
         self._kept: OrderedDict[Key, KeptFile] = OrderedDict()
@@ -117,14 +160,14 @@ class DiskTier:
 
     def put(self, tenant: str, ids: Sequence[int], state: bytes) -> None:
         data = self._packed(tenant, ids, state)
-        if len(data) > self._max_bytes:
+        if len(data) > self.max_bytes:
             return
         path = self._folder / f"{self._mac(tenant, _packed_ids(ids)).hex()[:40]}.kv"
         with contextlib.suppress(OSError):
             _write(path, data)
             self._kept.pop((tenant, tuple(ids)), None)
-            self._kept[tenant, tuple(ids)] = KeptFile(path, len(data), checked=True)
-            self._trim()
+            self._kept[tenant, tuple(ids)] = KeptFile(path, len(data), time.time(), checked=True)
+            self.trim()
 
     def longest(self, tenant: str, ids: Sequence[int], *, whole: bool) -> tuple[int, Sequence[int], str] | None:
         while True:
@@ -193,15 +236,35 @@ class DiskTier:
             data = file.read(len(MAGIC) + 2 * _MAC_BYTES + _SIZES.size)
             if data.startswith(MAGIC) and len(data) >= _SIZES.size:
                 owner_size, ids_size, _ = _SIZES.unpack_from(data, len(data) - _SIZES.size)
-                num_bytes = os.fstat(file.fileno()).st_size
+                status = os.fstat(file.fileno())
+                num_bytes = status.st_size
                 data += file.read(min(owner_size + ids_size, num_bytes))
                 head = self._head(data)
                 if head is not None and head.num_bytes == num_bytes:
-                    self._kept[head.key] = KeptFile(path, num_bytes)
+                    self._kept[head.key] = KeptFile(path, num_bytes, status.st_mtime)
 
-    def _trim(self) -> None:
-        while self._kept and sum(kept.num_bytes for kept in self._kept.values()) > self._max_bytes:
-            self._drop(next(iter(self._kept)))
+    @property
+    def takes(self) -> bool:
+        return self.max_bytes > 0
+
+    def trim(self) -> None:
+        """Delete what is too much."""
+        while self._kept and sum(kept.num_bytes for kept in self._kept.values()) > self.max_bytes:
+            self._drop(oldest_of_greediest((key, kept.num_bytes) for key, kept in self._kept.items()))
+
+    def entries(self, tenant: str) -> list[CacheEntry]:
+        """What is kept of a tenant, the latest used first."""
+        now = time.time()
+        return [
+            CacheEntry("disk", len(ids), kept.num_bytes, max(0.0, now - kept.kept_at))
+            for (owner, ids), kept in reversed(self._kept.items())
+            if owner == tenant
+        ]
+
+    def clear(self, tenant: str) -> None:
+        """Delete what is kept of a tenant."""
+        for key in [key for key in self._kept if key[0] == tenant]:
+            self._drop(key)
 
     def _drop(self, key: Key) -> None:
         kept = self._kept.pop(key, None)
@@ -212,38 +275,44 @@ class DiskTier:
 
 @dataclass(frozen=True, slots=True)
 class Tiers:
-    """The tiers of one engine, the quickest first."""
+    """The tiers of one engine. Host memory is always there, be it for nothing: its limits may grow."""
 
-    in_order: tuple[Tier, ...] = ()
+    memory: MemoryTier
+    disk: DiskTier | None = None
+
+    @property
+    def all(self) -> tuple[MemoryTier | DiskTier, ...]:
+        """The quickest first."""
+        return (self.memory, self.disk) if self.disk is not None else (self.memory,)
+
+    @property
+    def in_order(self) -> tuple[Tier, ...]:
+        """As `KvCache` knows them."""
+        return self.all
 
     @property
     def outlive(self) -> bool:
         """Whether what is kept is still there after a restart."""
-        return any(isinstance(tier, DiskTier) for tier in self.in_order)
+        return self.disk is not None and self.disk.takes
 
     @classmethod
     def open(cls, wanted: PromptCache, *, scope: Sequence[str]) -> Tiers:
         """`scope`: what makes a state fit. Raises `EngineLoadError` when the disk's folder cannot be used."""
         disk: DiskTier | None = None
-        if wanted.folder is not None and wanted.max_disk_bytes > 0:
+        if wanted.folder is not None:
             try:
                 disk = DiskTier(Path(wanted.folder), max_bytes=wanted.max_disk_bytes, scope="\n".join([*scope, wanted.scope]))
             except OSError as error:
                 raise EngineLoadError(f"the prompt cache's folder {wanted.folder} cannot be used: {error.strerror}") from error
-        if wanted.max_bytes <= 0 or wanted.max_entries <= 0:
-            return cls((disk,) if disk else ())
-        memory = MemoryTier(max_bytes=wanted.max_bytes, max_entries=wanted.max_entries, below=disk)
-        return cls((memory, disk) if disk else (memory,))
+        return cls(MemoryTier(max_bytes=wanted.max_bytes, max_entries=wanted.max_entries, below=disk), disk)
 
     def flush(self) -> None:
         """Hand what is in memory to the disk, for a restart."""
-        for tier in self.in_order:
-            if isinstance(tier, MemoryTier):
-                tier.flush()
+        self.memory.flush()
 
 
 def _longest(
-    kept: OrderedDict[Key, bytes] | OrderedDict[Key, KeptFile], tenant: str, ids: Sequence[int], *, whole: bool, name: str
+    kept: OrderedDict[Key, KeptState] | OrderedDict[Key, KeptFile], tenant: str, ids: Sequence[int], *, whole: bool, name: str
 ) -> tuple[int, Sequence[int], str] | None:
     best: tuple[int, Sequence[int], str] | None = None
     wanted = tuple(ids)

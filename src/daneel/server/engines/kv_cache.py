@@ -3,7 +3,7 @@
     open()    a sequence for a request: cells of the longest known prefix are shared, not copied
     grow()    tokens were evaluated behind it;  publish()  others may share them now
     close()   the request is over: its sequence stays as cache, or goes
-    room()    make room: idle sequences go, the longest unused first, those of whoever holds most before others'
+    room()    make room: idle sequences go, those of whoever holds most first (`quotas.py`)
 
 What goes may be kept elsewhere (`tiers`) and comes back with `open()`. Nothing of one tenant is ever given to another.
 """
@@ -11,14 +11,21 @@ What goes may be kept elsewhere (`tiers`) and comes back with `open()`. Nothing 
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
+from daneel.server.engines.prefix import common_prefix_length
 from daneel.server.engines.prefix_tree import Holder, Node, PrefixTree
+from daneel.server.engines.quotas import Wanted, choose_victim
 
 MIN_KEPT_TOKENS = 32
 """Shorter prefixes are not worth keeping elsewhere, nor fetching from there."""
+
+
+MAX_REMEMBERED = 64
+"""Sequences that had to go and are remembered by their tokens, so that a miss can be told as such."""
 
 
 class CellMemory(Protocol):
@@ -43,6 +50,11 @@ class CellMemory(Protocol):
 
 class Tier(Protocol):
     """Where what left the cells may be kept: host memory, a disk."""
+
+    @property
+    def takes(self) -> bool:
+        """Whether anything at all would be kept."""
+        ...
 
     def put(self, tenant: str, ids: Sequence[int], state: bytes) -> None: ...
 
@@ -97,6 +109,8 @@ class KvCache:
         self._clock = clock
         self._free_seqs = list(range(max_sequences))[::-1]
         self._holders: set[Holder] = set()
+        self._max_sequences = max_sequences
+        self._evicted: deque[tuple[str, list[int]]] = deque(maxlen=MAX_REMEMBERED)
         self._uses = 0
 
     # -- figures --------------------------------------------------------------------------------------------------------
@@ -126,21 +140,22 @@ class KvCache:
 
         `reserve`: cells that it and its cached prefix together need now.
         """
-        if not self._free_seqs and not self._evict_one():
+        wanted = self._wanted(tenant)
+        if not self._free_seqs and not self._evict_one(replace(wanted, sequences=True, total=self._max_sequences)):
             return None
         whole = not self._rolls_back
         usable = ids[: len(ids) - 1]
         length, source = self.tree.match(tenant, usable, whole=whole) if use else (0, None)
         came_from = "memory" if length else None
         kept = self._kept_elsewhere(tenant, usable, length) if use else None
-        if kept is not None and (fetched := self._fetch(tenant, usable, *kept)):
+        if kept is not None and (fetched := self._fetch(wanted, usable, *kept)):
             length, source, came_from = fetched
-        if not self.room(max(0, reserve - length), but=source):
+        if not self._make_room(max(0, reserve - length), wanted, but=source):
             # what it could go on from is itself in the way, by what stands behind the common prefix
             length, source, came_from = 0, None, None
-            if not self.room(reserve):
+            if not self._make_room(reserve, wanted):
                 return None
-        if not self._free_seqs and not self._evict_one(but=source):
+        if not self._free_seqs and not self._evict_one(replace(wanted, sequences=True, total=self._max_sequences), source):
             return None
         holder = self._enter(tenant, source, length)
         if source is not None:
@@ -167,7 +182,8 @@ class KvCache:
 
     def checkpoint(self, holder: Holder) -> None:
         """For models that cannot be cut back: keep the state as it is here, besides going on with it."""
-        if self._rolls_back or (not self._free_seqs and not self._evict_one(but=holder)):
+        wanted = Wanted(holder.tenant, self._max_sequences, sequences=True, num_own=1)
+        if self._rolls_back or (not self._free_seqs and not self._evict_one(wanted, holder)):
             return
         self.publish(holder)
         if holder.own:
@@ -188,20 +204,27 @@ class KvCache:
         self._touch(holder)
         holder.pinned_until = self._clock() + pin_s if pin_s > 0 else 0.0
         self._drop_covered(holder)
+        self.trim(holder)
+
+    def trim(self, latest: Holder | None = None) -> None:
+        """Keep to `max_idle_tokens`; `latest`, a sequence that has just become idle, stays."""
         while self.max_idle_tokens is not None and self._num_idle() > self.max_idle_tokens:
-            if not self._evict_one(but=holder):
+            wanted = Wanted(latest.tenant if latest else None, self.max_idle_tokens, num_own=1)
+            if not self._evict_one(wanted, latest, among_idle=True):
                 break
 
-    def room(self, num_cells: int, but: Holder | None = None) -> bool:
-        """Make sure that so many cells are free. False when only running (or pinned) sequences are left to go."""
-        while self.num_free < num_cells:
-            if not self._evict_one(but=but):
-                return False
-        return True
+    def room(self, num_cells: int, tenant: str | None = None) -> bool:
+        """Make sure that so many cells are free, for a running request of a tenant, or for all that run.
+
+        False when only what is running, pinned or within another tenant's share is left to go.
+        """
+        return self.num_free >= num_cells or self._make_room(num_cells, self._wanted(tenant, num_asking=1))
 
     def clear(self, tenant: str | None = None) -> int:
         """Drop what is idle (of one tenant, or of all), pins too. Returns how many tokens went."""
         before = self.num_used
+        kept = [each for each in self._evicted if tenant not in (None, each[0])]
+        self._evicted = deque(kept, maxlen=MAX_REMEMBERED)
         for holder in [each for each in self._holders if not each.running and tenant in (None, each.tenant)]:
             self._remove(holder)
         return before - self.num_used
@@ -268,22 +291,32 @@ class KvCache:
                 node = node.parent
         return self.tree.num_tokens - sum(len(node.run) for node in nodes)
 
-    def _evict_one(self, but: Holder | None = None) -> bool:
-        """One idle sequence goes: the longest unused of the tenant that holds most of what may go."""
-        idle = [holder for holder in self._holders if self._may_go(holder) and holder is not but]
-        if not idle:
+    def _wanted(self, tenant: str | None, *, num_asking: int = 0) -> Wanted:
+        """Cells for a tenant. `num_asking`: how many of the running requests are the one that asks."""
+        running = [holder.tenant for holder in self._holders if holder.running]
+        return Wanted(
+            tenant, self.capacity, num_running=len(running) - num_asking, num_own=running.count(tenant or "") - num_asking
+        )
+
+    def _make_room(self, num_cells: int, wanted: Wanted, but: Holder | None = None) -> bool:
+        while self.num_free < num_cells:
+            if not self._evict_one(wanted, but):
+                return False
+        return True
+
+    def _evict_one(self, wanted: Wanted, but: Holder | None = None, *, among_idle: bool = False) -> bool:
+        """One idle sequence goes. `among_idle`: only what idle sequences hold counts as held."""
+        holders = [holder for holder in self._holders if not (among_idle and holder.running)]
+        victim = choose_victim(holders, wanted, now=self._clock(), but=but)
+        if victim is None:
             return False
-        held: dict[str, int] = {}
-        for holder in idle:
-            held[holder.tenant] = held.get(holder.tenant, 0) + holder.num_tokens
-        greediest = max(held, key=lambda tenant: held[tenant])
-        victim = min((holder for holder in idle if holder.tenant == greediest), key=lambda holder: holder.used_at)
         self._keep_elsewhere(victim)
+        self._evicted.append((victim.tenant, victim.ids()))
         self._remove(victim)
         return True
 
     def _keep_elsewhere(self, holder: Holder) -> None:
-        if not self._tiers or holder.num_tokens < MIN_KEPT_TOKENS:
+        if holder.num_tokens < MIN_KEPT_TOKENS or not any(tier.takes for tier in self._tiers):
             return
         state = self._memory.save(holder.seq)
         if state is not None:
@@ -299,11 +332,14 @@ class KvCache:
         return best
 
     def _fetch(
-        self, tenant: str, ids: Sequence[int], tier: Tier, length: int, kept: Sequence[int], name: str
+        self, wanted: Wanted, ids: Sequence[int], tier: Tier, length: int, kept: Sequence[int], name: str
     ) -> tuple[int, Holder, str] | None:
         """Bring a kept sequence back into the cells, as an idle one to share from."""
+        tenant = wanted.tenant or ""
         state = tier.get(tenant, kept)
-        if state is None or not self.room(len(kept)) or (not self._free_seqs and not self._evict_one()):
+        if state is None or not self._make_room(len(kept), wanted):
+            return None
+        if not self._free_seqs and not self._evict_one(replace(wanted, sequences=True, total=self._max_sequences)):
             return None
         seq = self._free_seqs.pop()
         if not self._memory.restore(seq, state):
@@ -323,6 +359,8 @@ class KvCache:
             return "off"
         if length >= len(ids) - 1:
             return None
+        if any(common_prefix_length(gone, ids) > length for owner, gone in self._evicted if owner == tenant):
+            return "evicted"
         others = [holder for holder in self._holders if holder.tenant == tenant and holder.num_tokens > length]
         newest_first = sorted(others, key=_used_at, reverse=True)
         latest = next((each for each in newest_first if each.ids()[:length] == list(ids[:length])), None)
