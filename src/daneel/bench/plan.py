@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from daneel import __version__
 from daneel.bench.record import Trial
 from daneel.bench.slot import Arm, Slot, seed_of, settles
-from daneel.bench.trial import ModelIdentity
+from daneel.bench.trial import ModelIdentity, now
 from daneel.harness.definition import Goal, Harness
 
 
@@ -72,7 +72,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     """The server's model that was asked for by name."""
     options: dict[str, Any] = {}
     id: str = field(default_factory=lambda: "m_" + secrets.token_hex(6))
-    created_at: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="milliseconds"))
+    created_at: str = field(default_factory=now)
     daneel: str = __version__
 
     def slots(self) -> Iterator[Slot]:
@@ -153,4 +153,26 @@ def remaining(slots: Iterator[Slot], stored: Sequence[Trial]) -> Iterator[Slot]:
         if before is None:
             yield slot
         elif not settles(before):
-            yield Slot(**{**{f: getattr(slot, f) for f in slot.__struct_fields__}, "attempt": before.attempt + 1})
+            yield replace(slot, attempt=before.attempt + 1)
+
+
+def lost_trial(slot: Slot, plan: Plan, *, attempt: int, why: str) -> Trial:
+    """The row of a place that was left without any trial's end having been seen."""
+    return Trial(
+        measurement=slot.measurement,
+        index=slot.index,
+        attempt=attempt,
+        harness=slot.arm.name,
+        goal=slot.goal,
+        model=plan.model.name,
+        seed=slot.seed,
+        started_at=now(),
+        run_id=None,
+        stop_reason="invalid",
+        achieved=None,
+        not_scored=why,
+        harness_hash=plan.arm(slot.arm.name).hash,
+        model_hash=plan.model.hash,
+        model_verified=plan.model.verified,
+        goal_hash=plan.goal(slot.goal).hash,
+    )

@@ -88,8 +88,7 @@ def attempt(
     A goal with a set-up is tried in `folder`, which is then the current folder. Whatever set-up or check raise makes the
     trial invalid, with the reason, never zero.
     """
-    started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
-    facts = _Facts(slot, harness, goal, model, started_at, client.server)
+    facts = _Facts(slot, harness, goal, model, now(), client.server)
     with ExitStack() as stack:
         workspace: Path | None = None
         if goal.setup is not None:
@@ -110,6 +109,11 @@ def attempt(
     return Attempt(facts.row(finished.stop_reason, why_not, finished, achieved), finished, stop)
 
 
+def now() -> str:
+    """The time in UTC, ISO 8601."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
 @dataclass(frozen=True)
 class _Facts:
     """All of a trial's row that is known before its run."""
@@ -128,7 +132,7 @@ class _Facts:
             if usage.unknown_turns == 0:
                 counted = {name: getattr(usage, name) for name in ("prompt_tokens", "completion_tokens", "cached_tokens")}
             counted["calls"] = sum(call.result is not None for call in finished.calls) + finished.dropped.get("made_calls", 0)
-            counted |= {"answer": finished.answer, "turns": finished.turns, "duration_s": finished.duration_s}
+            counted |= {"answer": _storable(finished.answer), "turns": finished.turns, "duration_s": finished.duration_s}
         return Trial(
             measurement=self.slot.measurement,
             index=self.slot.index,
@@ -141,7 +145,7 @@ class _Facts:
             run_id=None if finished is None else finished.id,
             stop_reason=stop_reason,
             achieved=achieved,
-            not_scored=not_scored,
+            not_scored=_storable(not_scored),
             harness_hash=self.harness.fingerprint(),
             model_hash=self.model.hash,
             model_verified=self.model.verified,
@@ -172,3 +176,8 @@ def _verdict(goal: Goal, finished: Run) -> tuple[bool | None, str | None]:
         if is_interrupt(error):
             raise
         return None, f"the check of goal {goal.name} raised {described(error)}"
+
+
+def _storable(text: str | None) -> str | None:
+    """A lone surrogate cannot be stored, and is replaced."""
+    return None if text is None else text.encode("utf-8", "replace").decode()

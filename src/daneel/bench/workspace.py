@@ -21,18 +21,19 @@ from daneel.harness.raised import described, is_interrupt
 class WorkFolder:
     """One folder, emptied before and after each use. A context manager: it is gone at the end. Raises `UserError`.
 
-    The current folder belongs to the whole process: one trial at a time.
+    `base`: where it is to be; by default in the system's folder for temporary files. The current folder belongs to the whole
+    process: one trial at a time.
     """
 
-    def __init__(self) -> None:
-        self._base: Path | None = None
+    def __init__(self, base: Path | None = None) -> None:
+        self._base: Path | None = base
 
     def __enter__(self) -> WorkFolder:
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._base is not None:
-            _remove(self._base)
+            remove(self._base)
             self._base = None
 
     @property
@@ -51,8 +52,8 @@ class WorkFolder:
         before = Path.cwd()
         path = self.path
         try:
-            _remove(path)
-            path.mkdir()
+            remove(path)
+            path.mkdir(parents=True)
             os.chdir(path)
         except OSError as error:
             raise UserError(f"the folder for trials {path} cannot be emptied: {error.strerror or error}") from error
@@ -60,7 +61,7 @@ class WorkFolder:
             yield path
         finally:
             os.chdir(before)
-            _remove(path)
+            remove(path)
 
     @contextmanager
     def filled_by(self, goal: Goal) -> Iterator[Path]:
@@ -76,7 +77,7 @@ class WorkFolder:
             yield path
 
 
-def _remove(path: Path) -> None:
+def remove(path: Path) -> None:
     """Remove a folder and all in it, also where a trial has taken away its own right to."""
 
     def allow(function: object, failed: str, _: object) -> None:
