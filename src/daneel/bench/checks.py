@@ -45,12 +45,10 @@ def states_number(answer: str, number: float, *, given: Collection[float] = ()) 
     return number in found and all(each == number or each in given for each in found)
 
 
-_LIST_NUMBER = re.compile(
+_LIST_NUMBER = re.compile(r"^\s*[0-9]{1,2}[.)]\s", re.MULTILINE)
+_NUMBER = re.compile(
     r"(?:(?<![\w.,-])-)?(?<![0-9A-Za-z_])(?<![0-9][.,])"  # a minus sign, if it is none between two numbers; no part of a word
     r"(?:[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])|[0-9]+)(?:\.[0-9]+)?"
-)
-_NUMBER = re.compile(
-    r"(?:(?<![\w.,-])-)?(?<![0-9A-Za-z_])(?<![0-9][.,])(?:[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])|[0-9]+)(?:\.[0-9]+)?"
 )
 
 
