@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from daneel import __version__
 from daneel.bench.record import Trial
 from daneel.bench.slot import Arm, Slot, seed_of, settles
+from daneel.bench.sources import Sources
 from daneel.bench.trial import ModelIdentity, now
 from daneel.harness.definition import Goal, Harness
 
@@ -133,6 +134,13 @@ def goal_facts(goal: Goal, file: str | None = None) -> GoalFacts:
 def model_facts(model: ModelIdentity) -> ModelFacts:
     """What is kept of a model."""
     return ModelFacts(name=model.name, hash=model.hash, verified=model.verified, facts=dict(model.facts))
+
+
+def plan_of(sources: Sources, model: ModelIdentity, *, kind: str, **more: Any) -> Plan:
+    """A plan of what stands in files. `more`: the other fields of `Plan`."""
+    arms = [arm_facts(arm, sources.harnesses[arm.name]) for arm in sources.arms]
+    goals = [goal_facts(goal, sources.goal_files[goal.name]) for goal in sources.goals]
+    return Plan(kind=kind, arms=arms, goals=goals, model=model_facts(model), **more)
 
 
 def inline_plan(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,25 +12,21 @@ import msgspec
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from daneel import __version__
-from daneel.bench.goal_check import require_sound_goals
-from daneel.bench.plan import Plan, arm_facts, goal_facts, model_facts
+from daneel.bench.plan import Plan, plan_of, remaining
 from daneel.bench.record import Trial
-from daneel.bench.runners.inline import InlineRunner
 from daneel.bench.runners.runner import Runner
-from daneel.bench.slot import Slot, settles
-from daneel.bench.sources import gather
+from daneel.bench.slot import settles
+from daneel.bench.sources import Sources, gather
 from daneel.bench.store import TrialStore
-from daneel.bench.trial import identify
 from daneel.cli import measure_report as report
-from daneel.cli.approve import NoSandbox, warn_without_sandbox
-from daneel.cli.connection import INTERRUPTED, clean_stdout, connect, open_transcripts
+from daneel.cli.approve import NoSandbox
+from daneel.cli.connection import INTERRUPTED, clean_stdout
 from daneel.cli.server_options import CaCert, Door, InsecureHttp, KeyFiles, Keys, Servers
+from daneel.cli.signals import TERMINATED, ends_on_sigterm
+from daneel.cli.trial_runs import Site, check_sources, find_site, hold, progress_bar, require_same_model, runner_of, unfinished
 from daneel.errors import UserError
-from daneel.harness.recorder import TranscriptSink
-from daneel.harness.tools.examples import require_sound
 from daneel.harness.transcript import TranscriptStore
 
 MIN_WIDTH = 100
@@ -60,10 +56,14 @@ def register(app: typer.Typer) -> None:
 
     @app.command("measure")
     def _measure(
-        files: list[Path] = typer.Argument(..., metavar="FILE…", help="Harness files."),
+        files: list[Path] = typer.Argument(None, metavar="[FILE]…", help="Harness files."),
         goal: list[str] = typer.Option([], help="Only these goals of the files (repeatable)."),
         trials: int = typer.Option(5, help="Trials of each harness on each goal."),
         harness: list[str] = typer.Option([], help="Only these harnesses of the files (repeatable)."),
+        parallel: int = typer.Option(1, help="Trials at the same time, each in a process of its own."),
+        resume: str | None = typer.Option(
+            None, metavar="ID", help="Go on with a measurement that was cut short: its id, how that starts, or `last`."
+        ),
         server: Servers = None,
         serve: str | None = typer.Option(None, help="Start and stop a daneel server with this model instead."),
         model: str | None = typer.Option(None, help="Which of the server's models."),
@@ -85,57 +85,79 @@ def register(app: typer.Typer) -> None:
         as_json: bool = typer.Option(False, "--json", help="One JSON object on standard output instead of the report."),
         no_sandbox: NoSandbox = False,
     ) -> None:
-        """Run every harness of FILE… on goals, several times, and print how effective each one is."""
+        """Run every harness of the files on their goals, several times, and print how effective each one is.
+
+        A trial that fails for reasons of server or network is run again, at most three times, and never scored.
+
+        Exit codes: 0 something was scored. 1 nothing was. 2 bad input, or no server. 130 Ctrl-C. 143 told to end (SIGTERM).
+        After the last three, `daneel measure --resume ID` goes on.
+        """
         if trials < 1:
             raise UserError(f"--trials must be at least 1, not {trials}")
         changes = {"temperature": temperature, "first_tool_choice": first_tool_choice, "sandbox": False if no_sandbox else None}
+        asked = _Asked(files or [], goal, harness, {name: v for name, v in changes.items() if v is not None}, trials, seed)
         with clean_stdout(as_json) as stdout, ExitStack() as stack:
-            sources = gather(
-                files, goals=goal, harnesses=harness, changes={name: v for name, v in changes.items() if v is not None}
-            )
-            for each in sources.harnesses.values():
-                warn_without_sandbox(each)
-            require_sound(tool for each in sources.harnesses.values() for tool in each.tools)
-            require_sound_goals(sources.goals)
-            out = _console(quiet=as_json)
+            sigterm = stack.enter_context(ends_on_sigterm())
             door = Door(key, key_file, ca_cert, insecure_http)
-            client, url = connect(stack, server=server, serve=serve, model=model, door=door)
-            identity = identify(client)
-            plan = Plan(
-                kind="measure",
-                arms=[arm_facts(arm, sources.harnesses[arm.name]) for arm in sources.arms],
-                goals=[goal_facts(each, sources.goal_files[each.name]) for each in sources.goals],
-                model=model_facts(identity),
-                num_trials=trials,
-                base_seed=secrets.randbelow(2**31) if seed is None else seed,
-                servers=[] if serve else list(server or []),
-                serve=serve,
-                asked_model=model,
-            )
             store = stack.enter_context(TrialStore())
-            store.add_plan(plan)
-            findings = Findings(plan, url)
-            report.print_plan(out, plan, server=url)
-            transcripts = open_transcripts(stack, {"server": url, "model": identity.name, "measurement": plan.id})
-
-            def labelled(slot: Slot) -> TranscriptSink | None:
-                if transcripts is None:
-                    return None
-                return transcripts.store.labelled(**transcripts.labels, goal=slot.goal, file=slot.arm.file, arm=slot.arm.name)
-
-            runner = InlineRunner(
-                harnesses=sources.harnesses,
-                goals={each.name: each for each in sources.goals},
-                client=client,
-                model=identity,
-                store=store,
-                transcripts=labelled,
-            )
-            _run(findings, runner)
+            if resume is None:
+                sources = asked.sources()
+                check_sources(sources)
+                site = find_site(stack, server=server, serve=serve, model=model, door=door)
+                plan = asked.plan(sources, site)
+            else:
+                asked.require_nothing()
+                plan, sources = unfinished(store, resume)
+                check_sources(sources)
+                served = serve if server else serve or plan.serve
+                site = find_site(stack, server=server or plan.servers, serve=served, model=model or plan.asked_model, door=door)
+                require_same_model(plan, site)
+            hold(stack, plan)
+            runner = runner_of(stack, plan, store, site, parallel=parallel)
+            if resume is None:
+                store.add_plan(plan)
+            findings = Findings(plan, site.url, store.trials(plan.id))
+            out = _console(quiet=as_json)
+            report.print_plan(out, plan, server=site.url)
+            _run(findings, runner, store)
             _tell(out, findings, show_transcript=show_transcript)
             if as_json:
                 print(msgspec.json.encode(_as_object(findings)).decode(), file=stdout, flush=True)
-        raise typer.Exit(_exit_code(findings))
+        raise typer.Exit(TERMINATED if sigterm.came else _exit_code(findings))
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What the command line says of a new measurement."""
+
+    files: list[Path]
+    goals: list[str]
+    harnesses: list[str]
+    changes: dict[str, Any]
+    num_trials: int
+    seed: int | None
+
+    def sources(self) -> Sources:
+        if not self.files:
+            raise UserError("no harness file is given; or give --resume ID to go on with a measurement")
+        return gather(self.files, goals=self.goals, harnesses=self.harnesses, changes=self.changes)
+
+    def require_nothing(self) -> None:
+        """With --resume all of it is known already. Raises `UserError`."""
+        if self.files or self.goals or self.harnesses or self.changes or self.seed is not None:
+            raise UserError("--resume goes on with what was planned then; give no files, goals, harnesses, sampling or seed")
+
+    def plan(self, sources: Sources, site: Site) -> Plan:
+        return plan_of(
+            sources,
+            site.model,
+            kind="measure",
+            num_trials=self.num_trials,
+            base_seed=secrets.randbelow(2**31) if self.seed is None else self.seed,
+            servers=site.named_servers,
+            serve=site.serve,
+            asked_model=site.asked_model,
+        )
 
 
 def _console(*, quiet: bool) -> Console:
@@ -145,24 +167,27 @@ def _console(*, quiet: bool) -> Console:
     return out
 
 
-def _run(findings: Findings, runner: Runner) -> None:
+def _run(findings: Findings, runner: Runner, store: TrialStore) -> None:
     """All trials, with a progress bar on standard error. Ctrl-C ends it; what is stored by then is kept and told."""
     plan = findings.plan
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("first trial", total=len(plan.arms) * len(plan.goals) * plan.num_trials)
-        try:
-            for trial in runner.run(plan.slots()):
+    slots = list(remaining(plan.slots(), findings.trials))
+    try:
+        with progress_bar(len(slots)) as update, closing(runner.run(iter(slots))) as trials:
+            for trial in trials:
                 findings.trials.append(trial)
-                progress.update(task, advance=settles(trial), description=_so_far(findings))
-        except KeyboardInterrupt:
-            findings.interrupted = True
+                update(settles(trial), _so_far(findings))
+    except KeyboardInterrupt:
+        findings.interrupted = True
+    except UserError as error:
+        hint = f"; what is stored by then is kept: daneel measure --resume {plan.id}"
+        raise UserError(f"{error}{hint}") from error
+    findings.trials = store.trials(plan.id)
 
 
 def _so_far(findings: Findings) -> str:
     summaries = report.summaries_of(findings.plan, findings.trials)
     known = [f"{name} {summary.numbers.effectiveness:.2f}" for name, summary in summaries.items() if summary.numbers]
-    return escape("E so far: " + ("  ".join(known) or "-"))
+    return "E so far: " + ("  ".join(known) or "-")
 
 
 def _tell(out: Console, findings: Findings, *, show_transcript: bool) -> None:
@@ -173,6 +198,7 @@ def _tell(out: Console, findings: Findings, *, show_transcript: bool) -> None:
     out.print(escape(report.conclusion(plan, trials)))
     if findings.interrupted:
         out.print("Interrupted: these are the trials that were finished by then.")
+        out.print(f"To go on: daneel measure --resume {plan.id}")
 
 
 def _messages(run_id: str) -> list[dict[str, Any]]:
@@ -184,9 +210,8 @@ def _as_object(findings: Findings) -> dict[str, Any]:
     """Everything, for `--json`."""
     plan = findings.plan
     numbers = report.results_object(plan, findings.trials)
-    goals = [
-        {**{name: getattr(goal, name) for name in ("name", "prompt", "hash", "held_out", "min_turns")}} for goal in plan.goals
-    ]
+    facts = ("name", "prompt", "hash", "held_out", "min_turns")
+    goals = [{name: getattr(goal, name) for name in facts} for goal in plan.goals]
     return {
         "measurement": plan.id,
         "daneel": __version__,
