@@ -6,19 +6,14 @@ What a model writes is run in a sandbox or not at all: without one, `run_test` s
 their known passes, so that nothing is measured.
 """
 
-import json
-import tempfile
 from pathlib import Path
 from shlex import quote
 
 from daneel import Harness, SafetyPolicy, ToolFailure, goal, tool
 from daneel.bench.end_state import files_of
+from daneel.bench.programs import results_of, run_python
 from daneel.harness.safety.confinement import NoSandbox
-from daneel.harness.safety.processes import CommandLimits
-from daneel.harness.safety.sandbox import find_sandbox
 from daneel.tools import read_file, write_file
-
-LIMITS = CommandLimits(timeout_s=10, max_memory_bytes=512 << 20, max_output_bytes=4000)
 
 TOTAL = """def total(prices):
     result = 0
@@ -37,31 +32,10 @@ LARGEST_TEST = (
     "from largest import largest\n\nassert largest([-5, -2]) == -2, f'largest([-5, -2]) is {largest([-5, -2])}, not -2'\n"
 )
 
-CALL = """import json, sys
-sys.path.insert(0, ".")
-name, cases = sys.argv[1], json.loads(sys.argv[2])
-function = getattr(__import__(name), name)
-print()
-print(json.dumps([function(case) for case in cases]))
-"""
-
 
 def values(workspace: Path | None, name: str, cases: list[list[int]]) -> list[object] | None:
-    """What the function `name` in the workspace's `name.py` gives for each case; None when it fails.
-
-    It is run in a folder of its own, in the sandbox. What is right stays out here: a program cannot print what it does not
-    know. Raises NoSandbox.
-    """
-    program = files_of(workspace).get(f"{name}.py", "")
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder, f"{name}.py").write_text(program)
-        command = f"python3 -I -B -c {quote(CALL)} {quote(name)} {quote(json.dumps(cases))}"
-        result = find_sandbox().run(command, Path(folder), LIMITS, network=False)
-    try:
-        found = json.loads(result.output.strip().splitlines()[-1])
-    except (ValueError, IndexError, RecursionError):
-        return None
-    return found if result.exit_code == 0 and isinstance(found, list) else None
+    """What the function `name` in the workspace's `name.py` gives for each list; None when it fails."""
+    return results_of(files_of(workspace).get(f"{name}.py", ""), name, [[case] for case in cases])
 
 
 @tool(effects=["exec"], repeats=True)
@@ -71,7 +45,7 @@ def run_test() -> str:
     if not tests:
         raise ToolFailure("There is no test.")
     try:
-        result = find_sandbox().run(f"python3 -B {quote(tests[0].name)}", Path.cwd(), LIMITS, network=False)
+        result = run_python(quote(tests[0].name), Path.cwd())
     except NoSandbox as error:
         raise ToolFailure(f"The test cannot be run here: {error}") from error
     if result.exit_code == 0:
