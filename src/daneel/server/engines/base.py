@@ -7,11 +7,14 @@ process boundary as msgpack.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from msgspec import Struct
 
 from daneel.errors import UserError
+
+if TYPE_CHECKING:
+    from daneel.server.engines.cache_control import CacheControl
 
 StopCause = Literal["stop", "length", "cancelled", "error"]
 KvType = Literal["f16", "q8_0", "q4_0"]
@@ -24,7 +27,8 @@ class EngineLoadError(UserError):
 class PromptCache(Struct, frozen=True):
     """Where sequences are kept that left the KV cells: at most `max_entries` of `max_bytes` in host memory, then on a disk.
 
-    `folder` `None`: no disk. `scope` is mixed into what authenticates its files: the template, say.
+    `folder` `None`: no disk. `scope` is mixed into what authenticates its files: the template, say. `max_idle_tokens`: how much
+    that no request uses may stay in the cells (`None`: as much as there is room for).
     """
 
     max_entries: int = 256
@@ -32,6 +36,7 @@ class PromptCache(Struct, frozen=True):
     folder: str | None = None
     max_disk_bytes: int = 8 * 2**30
     scope: str = ""
+    max_idle_tokens: int | None = None
 
 
 class EngineSpec(Struct, frozen=True):
@@ -160,6 +165,11 @@ class Engine(Protocol):
     """A batch engine. `step()` is the system: it moves every admitted sequence by one decode or one chunk of prefill."""
 
     info: EngineInfo
+
+    @property
+    def cache_control(self) -> CacheControl:
+        """Its prompt cache. Only for the thread that steps the engine."""
+        ...
 
     @property
     def max_sequences(self) -> int:

@@ -31,6 +31,7 @@ from daneel.server.engines.base import (
     StopCause,
     TokenAlternatives,
 )
+from daneel.server.engines.cache_control import CacheControl
 from daneel.server.engines.cache_tiers import Tiers
 from daneel.server.engines.checks import Limits, check_request
 from daneel.server.engines.grammar import GrammarCompiler, GrammarError, Matcher, marked_pieces
@@ -117,9 +118,11 @@ class LlamaCppEngine:
             capacity=num_cells,
             max_sequences=llama_model.num_native_sequences(spec),
             rolls_back=rolls_back,
+            max_idle_tokens=spec.prompt_cache.max_idle_tokens,
             tiers=self._tiers.in_order,
             text_of=self._text,
         )
+        self.cache_control = CacheControl(self.cache, self._tiers, llama_model.kv_bytes_per_token(model, spec.kv_type))
         self._eog_ids = frozenset(info.eog_ids)
         self._grammars = GrammarCompiler(self._grammar_tokenizer, len(info.pieces))
         self._sequences: list[_Sequence] = []
@@ -173,13 +176,21 @@ class LlamaCppEngine:
 
     def _start_waiting(self) -> list[StepOutput]:
         """Give sequences that wait their place in the cells, oldest first. Returns those that can never have one."""
-        failed = []
+        failed: list[StepOutput] = []
+        served = {each.request.tenant for each in self._sequences if each.holder is not None}
+        held_up: set[str] = set()
         for sequence in [each for each in self._sequences if each.holder is None]:
-            if self._waits_for_another(sequence) or self._start(sequence):
+            tenant = sequence.request.tenant
+            if tenant in held_up or self._waits_for_another(sequence):
                 continue
-            if not any(each.holder is not None for each in self._sequences):
-                failed.append(self._finish(sequence, [], None, "error", "the KV cache has no room for this prompt"))
-            break  # those behind it must not overtake for ever
+            if self._start(sequence):
+                served.add(tenant)
+            elif tenant in served:
+                held_up.add(tenant)  # it may be its own share that is full: others need not wait for that
+            else:
+                if not served:
+                    failed.append(self._finish(sequence, [], None, "error", "the KV cache has no room for this prompt"))
+                break  # those behind it must not overtake for ever
         return failed
 
     def _waits_for_another(self, sequence: _Sequence) -> bool:
@@ -221,7 +232,7 @@ class LlamaCppEngine:
         """Choose what is evaluated now: (sequence, tokens, row of the last) for each that takes part."""
         self._batch.clear()
         generating = [each for each in self._sequences if each.holder is not None and not each.prefills]
-        while generating and not self.cache.room(len(generating)):
+        while generating and not self.cache.room(len(generating), generating[-1].request.tenant):
             self._put_back(generating.pop())
         rows = [self._add(sequence, 1) for sequence in generating]
         left = self._chunk_tokens
@@ -229,7 +240,7 @@ class LlamaCppEngine:
             size = min(left, len(sequence.pending))
             if size == len(sequence.pending) > 1 and self._wants_checkpoint(sequence):
                 size -= 1  # the state before the last token is kept: the same prompt can be gone on from it, too
-            while size and not self.cache.room(size):
+            while size and not self.cache.room(size, sequence.request.tenant):
                 size //= 2
             if size:
                 rows.append(self._add(sequence, size))

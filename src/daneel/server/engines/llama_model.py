@@ -24,6 +24,7 @@ DEFAULT_CONTEXT_TOKENS = 16_384
 _MIN_CONTEXT_TOKENS = 2_048
 _KV_SHARE_OF_FREE_MEMORY = 0.25
 _GGML_TYPES: dict[KvType, int] = {"f16": 1, "q4_0": 2, "q8_0": 8}  # ggml.h, ggml_type
+_KV_BYTES: dict[KvType, float] = {"f16": 2, "q4_0": 18 / 32, "q8_0": 34 / 32}  # ggml-common.h: bytes of a block, numbers in it
 MAX_NATIVE_SEQUENCES = 256  # llama.cpp, LLAMA_MAX_SEQ
 NUM_CACHED_SEQUENCES = 56
 _SHARD_NAME = re.compile(r"^(?P<stem>.*)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf$")
@@ -211,11 +212,11 @@ def make_context(model: Any, spec: EngineSpec, num_cells: int, log: LogLines) ->
     return context
 
 
-def kv_bytes_per_token(model: Any) -> int:
-    """Keys and values of one token in 16 bits, over all layers; an upper bound for models with sliding windows."""
+def kv_bytes_per_token(model: Any, kv_type: KvType = "f16") -> int:
+    """Keys and values of one token, over all layers; an upper bound for models with sliding windows."""
     heads = max(1, native.llama_model_n_head(model))
     width = native.llama_model_n_embd(model) // heads * native.llama_model_n_head_kv(model)
-    return int(2 * 2 * native.llama_model_n_layer(model) * width)
+    return int(2 * native.llama_model_n_layer(model) * width * _KV_BYTES[kv_type])
 
 
 def choose_num_threads(wanted: int | None) -> int:
