@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterable
+import os
+import pty
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -128,11 +132,11 @@ class AnsweredLate:
         self._messages = messages
         self._late: str | None = late
 
-    def get(self) -> Any:
+    def get(self, timeout: float | None = None) -> Any:
         if self._messages.empty() and self._late is not None:
             self._messages.put(self._late)
             self._late = None
-        return self._messages.get()
+        return self._messages.get(timeout=timeout)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._messages, name)
@@ -242,3 +246,37 @@ def test_a_person_is_told_at_the_start_that_commands_will_be_refused(
     for quiet in (without_sandbox(harness), Harness()):
         warn_without_sandbox(quiet)
         assert capsys.readouterr().err == ""
+
+
+@pytest.fixture
+def lost_interrupt(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
+    """Makes a Ctrl-C that no blocking call of the main thread notices, as one that comes right before such a call."""
+    master, slave = pty.openpty()
+    release = threading.Event()
+    elsewhere = threading.Thread(target=release.wait)  # takes the signal, as the main thread blocks it
+    elsewhere.start()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    timer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
+    with os.fdopen(slave) as stdin:
+        monkeypatch.setattr("sys.stdin", stdin)
+        yield timer.start
+        timer.cancel()
+        release.set()
+        elsewhere.join()
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    os.close(master)
+
+
+@pytest.mark.timeout(20)
+def test_ctrl_c_on_the_way_into_the_wait_for_an_answer_ends_it(lost_interrupt: Callable[[], None]) -> None:
+    lost_interrupt()
+    with pytest.raises(KeyboardInterrupt):
+        TerminalApprover(Console(file=io.StringIO())).ask(request())
+
+
+@pytest.mark.timeout(20)
+def test_ctrl_c_on_the_way_into_the_wait_for_a_message_ends_it(lost_interrupt: Callable[[], None]) -> None:
+    typed = Typed(0, voice=None)  # type: ignore[arg-type]  # it says nothing here
+    lost_interrupt()
+    with pytest.raises(KeyboardInterrupt):
+        typed.answer()

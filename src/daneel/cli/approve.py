@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import select
 import sys
 import threading
 from collections.abc import Callable
@@ -27,6 +28,7 @@ from daneel.harness.safety.untrusted import visible
 
 MAX_SHOWN_CHARS = 20_000
 MAX_LINE_CHARS = 500
+WAKE_S = 0.2
 NoSandbox = Annotated[
     bool,
     typer.Option("--no-sandbox", help="Let run_command run without a sandbox: with all that you may read, write and reach."),
@@ -56,11 +58,12 @@ def terminal_approver(console: Console) -> TerminalApprover | None:
 
 
 class TerminalApprover:
-    """Asks at the terminal. `read` gives the next line that a person types; EOFError is no."""
+    """Asks at the terminal. `read` gives the next line that a person types; EOFError is no. By default: standard input."""
 
-    def __init__(self, console: Console, read: Callable[[], str] = input) -> None:
+    def __init__(self, console: Console, read: Callable[[], str] | None = None) -> None:
         self._console = console
-        self._read = read
+        self._read = read or typed_line
+        self._forgets = read is None
         self._always: set[str] = set()
         self._lock = threading.Lock()
 
@@ -70,7 +73,7 @@ class TerminalApprover:
             if request.can_repeat and request.tool in self._always:
                 return True
             self._show(request)
-            if self._read is input:
+            if self._forgets:
                 _forget_what_was_typed()
             return self._answer(request)
 
@@ -104,6 +107,17 @@ class TerminalApprover:
             if said in ("n", "no"):
                 return False
             self._console.print(Text("Type y or n."))
+
+
+def typed_line() -> str:
+    """The next line of standard input. Raises EOFError, and KeyboardInterrupt at Ctrl-C whenever it comes.
+
+    A signal that arrives on the way into a blocking read does not end it, so nothing here blocks for longer than `WAKE_S`.
+    """
+    with contextlib.suppress(OSError, ValueError):  # no file that can be waited for
+        while not select.select([sys.stdin], [], [], WAKE_S)[0]:
+            pass
+    return input()
 
 
 def _forget_what_was_typed() -> None:

@@ -21,6 +21,8 @@ from daneel.harness.stop import Stop
 PASTE_S = 0.05
 """Lines that come within so many seconds of each other belong together."""
 
+WAKE_S = 0.2
+
 MAX_MESSAGE_CHARS = 1_000_000
 HELP = "/tools lists the tools, /quit leaves; // at the start of a message stands for /"
 ONCE_MORE = "Ctrl-C once more, or /quit, leaves"
@@ -86,7 +88,7 @@ class Typed:
         earlier: list[str | None] = []
         while not self._messages.empty():
             earlier.append(self._messages.get())
-        said = self._messages.get() if None not in earlier else None
+        said = self._get() if None not in earlier else None
         leaves = said is None or said.strip() in ("/quit", "/exit")
         if leaves and None not in earlier:
             earlier.append(said)
@@ -111,7 +113,7 @@ class Typed:
         while not self.over:
             try:
                 self._voice.prompt()
-                message = self._meant(self._messages.get())
+                message = self._meant(self._get())
             except KeyboardInterrupt:
                 if self._interrupted or not self.attended or self._leaves_at_once():
                     raise
@@ -122,6 +124,14 @@ class Typed:
             if message is not None:
                 return [message]
         return []
+
+    def _get(self) -> str | None:
+        """The next message. A signal that arrives on the way into a wait does not end it, so no wait is long."""
+        while True:
+            try:
+                return self._messages.get(timeout=WAKE_S)
+            except queue.Empty:
+                continue
 
     def _meant(self, message: str | None) -> str | None:
         """What is to be said to the model: nothing for an empty line or a command, which is obeyed here."""
