@@ -1,7 +1,7 @@
 """An engine that says what a script tells it, so that any model output can be forced: for tests, demos and bug reports.
 
-It keeps the rules of a real engine: prefill in chunks, reuse of prefixes, several sequences a step, `max_tokens`. Grammars
-and sampling are ignored.
+It keeps the rules of a real engine: prefill in chunks, a prompt cache with tenants and tiers, several sequences a step,
+`max_tokens`. Grammars and sampling are ignored.
 """
 
 from __future__ import annotations
@@ -17,16 +17,24 @@ from daneel.server.engines.base import (
     EngineSpec,
     Generate,
     LoadProgress,
+    PromptCache,
     StepOutput,
     StopCause,
     TokenAlternatives,
 )
+from daneel.server.engines.cache_control import CacheControl
+from daneel.server.engines.cache_tiers import Tiers
 from daneel.server.engines.checks import Limits, check_request
+from daneel.server.engines.counted_cells import BYTES_PER_TOKEN, CountedCells
+from daneel.server.engines.kv_cache import KvCache, Opened
 from daneel.server.engines.prefix import common_prefix_length
 from daneel.server.engines.script import Script, ScriptEntry, load_script
 
 DEFAULT_CONTEXT_TOKENS = 32_768
-_MAX_REMEMBERED = 64
+MIN_SHARED_TOKENS = 16
+"""A prefix that another sequence is about to evaluate is waited for if it is at least so much longer than what is known."""
+
+_NUM_KEPT = 64
 CRASH_EXIT_CODE = 13
 
 CHAT_TEMPLATE = """\
@@ -70,6 +78,8 @@ def load(spec: EngineSpec, on_progress: LoadProgress) -> ScriptedEngine:
         spec.context_tokens or DEFAULT_CONTEXT_TOKENS,
         chunk_tokens=spec.prefill_chunk_tokens,
         max_sequences=spec.num_sequences,
+        kv_tokens=spec.kv_tokens,
+        prompt_cache=spec.prompt_cache,
     )
 
 
@@ -78,17 +88,30 @@ class _Sequence:
     request: Generate
     entry: ScriptEntry
     steps: list[list[int]]
-    cached_tokens: int
-    done: int
+    opened: Opened | None = None
+    done: int = 0
     started_at: float = field(default_factory=time.monotonic)
     first_token_at: float | None = None
     generated: list[int] = field(default_factory=list)
+
+    @property
+    def cached_tokens(self) -> int:
+        return self.opened.num_cached if self.opened is not None else 0
 
 
 class ScriptedEngine:
     """See `base.Engine`."""
 
-    def __init__(self, entries: list[ScriptEntry], context_tokens: int, *, chunk_tokens: int, max_sequences: int = 8) -> None:
+    def __init__(
+        self,
+        entries: list[ScriptEntry],
+        context_tokens: int,
+        *,
+        chunk_tokens: int,
+        max_sequences: int = 8,
+        kv_tokens: int | None = None,
+        prompt_cache: PromptCache = PromptCache(),
+    ) -> None:
         self.max_sequences = max_sequences
         self.info = EngineInfo(
             engine="scripted",
@@ -107,8 +130,17 @@ class ScriptedEngine:
         self._chunk_tokens = chunk_tokens
         self._limits = Limits(len(self.info.pieces), context_tokens)
         self._running: dict[int, _Sequence] = {}
-        self._remembered: list[tuple[str, list[int]]] = []
-        """Token ids of earlier sequences, oldest first: what a real engine would have in its KV cache."""
+        self._cells = CountedCells()
+        self._tiers = Tiers.open(prompt_cache, scope=["scripted"])
+        self.cache = KvCache(
+            self._cells,
+            capacity=max(kv_tokens, context_tokens) if kv_tokens is not None else _NUM_KEPT * context_tokens,
+            max_sequences=max_sequences + _NUM_KEPT,
+            max_idle_tokens=prompt_cache.max_idle_tokens,
+            tiers=self._tiers.in_order,
+            text_of=lambda token_id: repr(self.info.pieces[token_id].decode(errors="replace")),
+        )
+        self.cache_control = CacheControl(self.cache, self._tiers, BYTES_PER_TOKEN)
 
     def tokenize(self, text: str) -> list[int]:
         return byte_tokenizer.encode(text)
@@ -129,22 +161,50 @@ class ScriptedEngine:
             found = self._script.take(byte_tokenizer.decode(request.prompt_ids))
             entry = found or ScriptEntry()
             steps = found.steps() if found else []
-        cached_tokens = self._common_prefix(request) if request.use_cache else 0
-        self._running[request.request_id] = _Sequence(request, entry, steps, cached_tokens, cached_tokens)
+        self._running[request.request_id] = _Sequence(request, entry, steps)
 
     def cancel(self, request_id: int) -> None:
         if sequence := self._running.pop(request_id, None):
-            self._remember(sequence)
+            self._release(sequence)
 
     def step(self) -> list[StepOutput]:
-        sequences = list(self._running.values())
+        self._start_waiting()
+        sequences = [sequence for sequence in self._running.values() if sequence.opened is not None]
+        self.cache.room(len(sequences) * self._chunk_tokens)
         delay_ms = max((self._delay_ms(sequence) for sequence in sequences), default=0.0)
         if delay_ms > 0:
             time.sleep(delay_ms / 1000)
         return [self._step(sequence) for sequence in sequences]
 
     def close(self) -> None:
-        self._running.clear()
+        for request_id in list(self._running):
+            self.cancel(request_id)
+        if self._tiers.outlive:
+            self.cache.save_all()
+            self._tiers.flush()
+
+    def _start_waiting(self) -> None:
+        """Give sequences their place in the cache; one whose prompt another is about to evaluate waits for that."""
+        for sequence in self._running.values():
+            request = sequence.request
+            if sequence.opened is None and not self._waits_for_another(sequence):
+                ids = request.prompt_ids
+                sequence.opened = self.cache.open(request.tenant, ids, use=request.use_cache, reserve=len(ids) + 1)
+                sequence.done = sequence.cached_tokens
+
+    def _waits_for_another(self, sequence: _Sequence) -> bool:
+        request = sequence.request
+        if not request.use_cache:
+            return False
+        known = self.cache.longest(request.tenant, request.prompt_ids)
+        return any(
+            common_prefix_length(other.request.prompt_ids, request.prompt_ids[:-1]) >= known + MIN_SHARED_TOKENS
+            for other in self._running.values()
+            if other.opened is not None
+            and other.done < len(other.request.prompt_ids)
+            and other.request.use_cache
+            and other.request.tenant == request.tenant
+        )
 
     def _delay_ms(self, sequence: _Sequence) -> float:
         prefilling = sequence.done < len(sequence.request.prompt_ids)
@@ -153,7 +213,11 @@ class ScriptedEngine:
     def _step(self, sequence: _Sequence) -> StepOutput:
         num_prompt = len(sequence.request.prompt_ids)
         if sequence.done < num_prompt:
-            sequence.done = min(num_prompt, sequence.done + self._chunk_tokens)
+            chunk = sequence.request.prompt_ids[sequence.done : sequence.done + self._chunk_tokens]
+            sequence.done += len(chunk)
+            self._grow(sequence, chunk)
+            if sequence.request.use_cache and sequence.opened is not None:
+                self.cache.publish(sequence.opened.holder)
             if sequence.done < num_prompt:
                 return self._output(sequence, [])
         return self._say(sequence)
@@ -175,6 +239,7 @@ class ScriptedEngine:
         if end is not None:
             token_ids = token_ids[: end + 1]
         sequence.generated += token_ids
+        self._grow(sequence, token_ids)
         if end is not None:
             return self._end(sequence, token_ids, "stop")
         if len(token_ids) >= room or (not sequence.steps and sequence.entry.finish == "length"):
@@ -183,8 +248,19 @@ class ScriptedEngine:
 
     def _end(self, sequence: _Sequence, token_ids: list[int], cause: StopCause, error: str | None = None) -> StepOutput:
         self._running.pop(sequence.request.request_id)
-        self._remember(sequence)
+        self._release(sequence)
         return self._output(sequence, token_ids, cause, error)
+
+    def _grow(self, sequence: _Sequence, token_ids: list[int]) -> None:
+        if sequence.opened is not None:
+            self._cells.grow(sequence.opened.holder.seq, len(token_ids))
+            self.cache.grow(sequence.opened.holder, token_ids)
+
+    def _release(self, sequence: _Sequence) -> None:
+        request = sequence.request
+        if sequence.opened is not None:
+            keep = request.use_cache and request.keep_cache
+            self.cache.close(sequence.opened.holder, keep=keep, pin_s=request.pin_s)
 
     def _output(
         self, sequence: _Sequence, token_ids: list[int], cause: StopCause | None = None, error: str | None = None
@@ -203,17 +279,6 @@ class ScriptedEngine:
             error=error,
             prefill_ms=(first_token_at - sequence.started_at) * 1000,
             decode_ms=(now - first_token_at) * 1000,
-            cache_miss=None if sequence.cached_tokens else "cold",
-            cache_source="memory" if sequence.cached_tokens else None,
+            cache_miss=sequence.opened.miss if sequence.opened is not None else None,
+            cache_source=sequence.opened.source if sequence.opened is not None else None,
         )
-
-    def _common_prefix(self, request: Generate) -> int:
-        own = [known for tenant, known in self._remembered if tenant == request.tenant]
-        longest = max((common_prefix_length(request.prompt_ids, known) for known in own), default=0)
-        return min(longest, len(request.prompt_ids) - 1)
-
-    def _remember(self, sequence: _Sequence) -> None:
-        request = sequence.request
-        if request.use_cache and request.keep_cache:
-            self._remembered.append((request.tenant, request.prompt_ids[: sequence.done] + sequence.generated))
-        del self._remembered[:-_MAX_REMEMBERED]
