@@ -235,3 +235,20 @@ def test_a_model_that_cannot_be_cut_goes_on_from_ends_only() -> None:
     cache.grow(opened.holder, [5, 5])
     cache.checkpoint(opened.holder)
     assert run(cache, cells, "", [5, 5, 6], []).num_cached == 2
+
+
+def test_room_made_in_vain_for_what_was_kept_elsewhere_does_not_cost_the_request(cells: FakeCells) -> None:
+    cells.capacity = 100
+    cache = KvCache(cells, capacity=100, max_sequences=8, tiers=[FakeTier()])
+    prompt = list(range(50))
+    run(cache, cells, "", prompt, [])
+    assert cache.room(100)  # the prompt is elsewhere now
+    run(cache, cells, "", [*prompt[:10], 77], [])
+    running = cache.open("", [88] * 61)
+    assert running is not None
+    cells.evaluate(running.holder.seq, [88] * 60)
+    cache.grow(running.holder, [88] * 60)
+    opened = cache.open("", [*prompt, 7])  # 40 cells are left besides the running one's
+    assert opened is not None
+    assert (opened.num_cached, opened.source) == (0, None)
+    assert cache.num_used == cells.num_used == 60

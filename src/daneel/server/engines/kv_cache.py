@@ -150,6 +150,9 @@ class KvCache:
         kept = self._kept_elsewhere(tenant, usable, length) if use else None
         if kept is not None and (fetched := self._fetch(wanted, usable, *kept)):
             length, source, came_from = fetched
+        elif kept is not None:  # the room made for it in vain may have cost what was found
+            length, source = self.tree.match(tenant, usable, whole=whole)
+            came_from = "memory" if length else None
         if not self._make_room(max(0, reserve - length), wanted, but=source):
             # what it could go on from is itself in the way, by what stands behind the common prefix
             length, source, came_from = 0, None, None
