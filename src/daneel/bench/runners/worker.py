@@ -166,6 +166,7 @@ def work(link: Link) -> None:
 
 def main() -> None:
     """Entry point of the process."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs inherit that it is ignored
     os.dup2(2, 1)  # what tools and their programs print is not the owner's output
     end = socket.socket(fileno=int(sys.argv[1]))
     end.set_inheritable(False)

@@ -128,7 +128,9 @@ class _Shift:
                 given.append((message.trial, message.stop))
         if hand.is_gone:
             how = self._crew.bury(hand)
-            if hand.slot is not None and (trial := self._lost(hand.slot, how)) is not None:
+            if hand.slot is not None and not hand.is_ready:
+                self._again.append(hand.slot)  # it is not the place's fault
+            elif hand.slot is not None and (trial := self._lost(hand.slot, how)) is not None:
                 given.append((trial, None))
         return given
 
