@@ -81,7 +81,8 @@ GATED = [each.with_changes(hidden_until=code_was_written) for each in DEBUG_TOOL
 
 always = Harness(
     tools=[write_program, *DEBUG_TOOLS],
-    safety=SafetyPolicy(allow=[f"tool:{each.name}" for each in (write_program, *DEBUG_TOOLS)]),
+    # what these tools run is in a sandbox: nothing can be sent away
+    safety=SafetyPolicy(allow=[f"tool:{each.name}" for each in (write_program, *DEBUG_TOOLS)], private_data_out="allow"),
     max_tokens=512,
 )
 hidden = always.with_changes(tools=[write_program, *GATED])

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from code_tools import ALL, constant_value, find_text, list_modules, one_definition, segment, show_file, who_calls
 
-from daneel import Harness, goal, tool
+from daneel import Harness, SafetyPolicy, goal, tool
 from daneel.bench.checks import states_number
 from daneel.bench.end_state import files_of
 from daneel.bench.known import run_of
@@ -31,7 +31,12 @@ def show_definition(name: str) -> str:
     return f"{path}:\n{segment(path, node)}"
 
 
-thirty = Harness(tools=ALL, max_tokens=256, system="You answer questions about a Python project. Use the tools to look.")
+thirty = Harness(
+    tools=ALL,
+    system="You answer questions about a Python project. Use the tools to look.",
+    safety=SafetyPolicy(allow=["read"]),
+    max_tokens=256,
+)
 pruned = thirty.with_changes(tools=[find_text, show_file, list_modules, show_definition, constant_value, who_calls])
 bare = thirty.with_changes(tools=[find_text, show_file])
 

@@ -59,7 +59,8 @@ def run_test() -> str:
 harness = Harness(
     name="fix",
     tools=[read_file("."), write_file("."), run_test],
-    safety=SafetyPolicy(allow=["write", "tool:run_test"]),
+    # a program could read what is private and send it away, but for the sandbox that run_test has around it
+    safety=SafetyPolicy(allow=["write", "tool:run_test"], private_data_out="allow"),
     max_tokens=512,
 )
 

@@ -3,7 +3,7 @@
 daneel measure examples/goals/twelve.py --serve qwen2.5-coder-1.5b --trials 5
 """
 
-from dates import add_days, add_event, dentist, in_45_days, today
+from dates import date_in, days_to_go, days_until, in_45_days
 from files import add_eggs, copy_note
 from fix import fix_largest, fix_total, run_test
 from search import delete_file, delete_lighthouse, phone
@@ -17,8 +17,8 @@ __all__ = [
     "add_eggs",
     "boxes",
     "copy_note",
+    "days_to_go",
     "delete_lighthouse",
-    "dentist",
     "fix_largest",
     "fix_total",
     "hall_floor",
@@ -32,10 +32,11 @@ harness = Harness(
     name="twelve",
     tools=[
         *(list_files("."), read_file("."), write_file("."), search_text("."), delete_file),
-        *(multiply, add, today, add_days, add_event, run_sql, run_test),
+        *(multiply, add, date_in, days_until, run_sql, run_test),
     ],
+    # what run_test runs is in a sandbox
     safety=SafetyPolicy(
-        allow=["write", *(f"tool:{tool.name}" for tool in (multiply, add, today, add_event, run_sql, run_test))]
+        allow=["read", "write", *(f"tool:{each.name}" for each in (run_sql, run_test))], private_data_out="allow"
     ),
     max_tokens=512,
 )
