@@ -44,7 +44,7 @@ def compared(arms, *, luck="", runner=None, goals=(now,), base_seed=1, **questio
     plan = plan_of(arms, goals=goals, base_seed=base_seed, **question)
     comparison = compare_live.comparison_of(plan)
     runner = runner or SimulatedRunner(arms, luck=luck)
-    for _ in compare_live.run(comparison, plan, runner):
+    for _ in compare_live.run(comparison, runner, compare_live.slots(comparison, plan)):
         pass
     return comparison, runner
 
@@ -107,7 +107,7 @@ def test_a_fixed_number_of_pairs_is_looked_at_once():
     plan = plan_of({"A": GOOD, "B": POOR}, max_pairs=30, fixed=True, margin=0.99)
     comparison = compare_live.comparison_of(plan)
     with pytest.raises(KeyboardInterrupt):
-        list(compare_live.run(comparison, plan, cut))
+        list(compare_live.run(comparison, cut, compare_live.slots(comparison, plan)))
     (early,) = comparison.answers()
     assert (early.verdict, early.num_pairs, early.p_value, early.interval) == (compare.NOT_KNOWN, 29, None, (-1.0, 1.0))
 
@@ -166,12 +166,13 @@ def test_a_comparison_that_was_cut_short_goes_on_where_it_was(luck, stop_after):
     plan = plan_of(arms, max_pairs=40)
     whole = compare_live.comparison_of(plan)
     uncut = SimulatedRunner(arms, luck=str(luck))
-    list(compare_live.run(whole, plan, uncut))
+    list(compare_live.run(whole, uncut, compare_live.slots(whole, plan)))
     first = SimulatedRunner(arms, luck=str(luck), stop_after=stop_after)
     with contextlib.suppress(KeyboardInterrupt):
-        list(compare_live.run(compare_live.comparison_of(plan), plan, first))
+        interrupted = compare_live.comparison_of(plan)
+        list(compare_live.run(interrupted, first, compare_live.slots(interrupted, plan)))
     second, resumed = SimulatedRunner(arms, luck=str(luck)), compare_live.comparison_of(plan)
-    list(compare_live.run(resumed, plan, second, stored=first.given))
+    list(compare_live.run(resumed, second, compare_live.slots(resumed, plan), first.given))
     assert resumed.answers() == whole.answers()
     assert first.given + second.given == uncut.given
 
@@ -187,7 +188,7 @@ def test_more_pairs_later_leave_what_was_told_as_it_was():
         longer.add(trial)
         seen.append(longer.pairings[0].test.e_value)
     assert seen[-1] == short.answers()[0].e_value
-    list(compare_live.run(longer, plan, SimulatedRunner(arms), stored=runner.given))
+    list(compare_live.run(longer, SimulatedRunner(arms), compare_live.slots(longer, plan), runner.given))
     assert longer.num_pairs == 120 or longer.answers()[0].verdict != compare.NOT_KNOWN
 
 

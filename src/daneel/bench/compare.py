@@ -272,6 +272,11 @@ class Comparison:
         return max(pairing.test.count for pairing in self.pairings)
 
     @property
+    def total_rounds(self) -> int:
+        """How many rounds there may be."""
+        return len(self._goals)
+
+    @property
     def num_rounds(self) -> int:
         """How many rounds have been looked at, by whichever comparison has seen most."""
         return max(pairing.next_round for pairing in self.pairings)

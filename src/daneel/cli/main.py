@@ -13,8 +13,10 @@ import typer
 from daneel.cli import (
     chat,
     check,
+    compare,
     diagnose,
     doctor,
+    gate,
     init,
     lint,
     mcp,
@@ -56,7 +58,25 @@ def _root(
     """Serve an open model honestly, run agents on it, and measure which harness is better."""
 
 
-for _group in (serve, models, run, chat, check, lint, mcp, doctor, measure, diagnose, resume, transcripts, parse, render, init):
+for _group in (
+    serve,
+    models,
+    run,
+    chat,
+    check,
+    lint,
+    mcp,
+    doctor,
+    measure,
+    compare,
+    gate,
+    diagnose,
+    resume,
+    transcripts,
+    parse,
+    render,
+    init,
+):
     _group.register(app)
 
 
