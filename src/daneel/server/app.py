@@ -21,7 +21,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from daneel.server import chat, inspection
+from daneel.server import cache_routes, chat, inspection
 from daneel.server.auth import Caller, KeyRequired, KeyRing, caller_of
 from daneel.server.served_model import ServedModel
 from daneel.server.streaming import ClientGone, EventStream, bug, while_connected
@@ -32,7 +32,7 @@ from daneel.wire.requests import parse_chat_request
 MAX_BODY_BYTES = 32 * 2**20
 """Above any history that fits a context of a million tokens."""
 
-ROUTES = "/v1/chat/completions, /v1/models, /v1/parse, /v1/render, /v1/tokenize and /health"
+ROUTES = "/v1/chat/completions, /v1/models, /v1/cache, /v1/parse, /v1/render, /v1/tokenize and /health"
 
 
 def make_app(model: ServedModel, *, keys: KeyRing, stopping: asyncio.Event, max_body_bytes: int = MAX_BODY_BYTES) -> Starlette:
@@ -46,6 +46,7 @@ def make_app(model: ServedModel, *, keys: KeyRing, stopping: asyncio.Event, max_
             Route("/v1/tokenize", routes.tokenize, methods=["POST"]),
             Route("/v1/models", routes.models, methods=["GET"]),
             Route("/v1/models/{name:path}", routes.model, methods=["GET"]),
+            Route("/v1/cache", routes.cache, methods=["GET", "DELETE", "PATCH"]),
             Route("/health", routes.health, methods=["GET"]),
         ],
         middleware=[Middleware(KeyRequired, keys=keys, send_error=_send_error)],
@@ -79,6 +80,12 @@ class _Routes:
     async def model(self, request: Request) -> Response:
         self._model.check_name(request.path_params["name"])
         return _json(self._model.describe())
+
+    async def cache(self, request: Request) -> Response:
+        if request.method == "PATCH":
+            return await self._inspect(request, cache_routes.resize)
+        answer = cache_routes.clear if request.method == "DELETE" else cache_routes.entries
+        return _json(await while_connected(request.receive, self._stopping, answer(self._model, caller_of(request.scope))))
 
     async def chat_completions(self, request: Request) -> Response | EventStream:
         chat_request, warnings = parse_chat_request(await _read_json_body(request, self._max_body_bytes))

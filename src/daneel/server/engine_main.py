@@ -18,12 +18,18 @@ from collections.abc import Callable
 
 from daneel.server.child_process import die_with_parent
 from daneel.server.engine_messages import (
+    AboutCache,
+    CacheListed,
+    CacheResized,
     Cancel,
+    ClearCache,
+    ListCache,
     Load,
     Loaded,
     LoadFailed,
     Progress,
     Refused,
+    ResizeCache,
     Stepped,
     Submit,
     ToChild,
@@ -125,8 +131,20 @@ def _handle(message: object, frames: Frames, engine: Engine, scheduler: Schedule
             scheduler.cancel(request_id)
         case Tokenize(call_id, text):
             frames.send(Tokenized(call_id, engine.tokenize(text)))
+        case ListCache() | ClearCache() | ResizeCache():
+            scheduler.between_steps(lambda: frames.send(_about_cache(message, engine)))
         case _:
             raise TypeError(f"unexpected frame {type(message).__name__}")
+
+
+def _about_cache(message: AboutCache, engine: Engine) -> CacheListed | CacheResized:
+    match message:
+        case ListCache(call_id, tenant):
+            return CacheListed(call_id, engine.cache_control.entries(tenant))
+        case ClearCache(call_id, tenant):
+            return CacheListed(call_id, engine.cache_control.clear(tenant))
+        case ResizeCache(call_id, limits):
+            return CacheResized(call_id, engine.cache_control.resize(limits))
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from daneel.server.engines.base import EngineInfo, EngineSpec, Generate, StepOutput
+from daneel.server.engines.cache_state import CacheEntry, CacheLimits
 
 
 class Load(Struct, tag=True, frozen=True):
@@ -30,6 +31,27 @@ class Tokenize(Struct, tag=True, frozen=True):
 
     call_id: int
     text: str
+
+
+class ListCache(Struct, tag=True, frozen=True):
+    """What is kept of a tenant? Answered by `CacheListed` with the same `call_id`."""
+
+    call_id: int
+    tenant: str
+
+
+class ClearCache(Struct, tag=True, frozen=True):
+    """Drop what is kept of a tenant. Answered by `CacheListed`: what there was."""
+
+    call_id: int
+    tenant: str
+
+
+class ResizeCache(Struct, tag=True, frozen=True):
+    """Answered by `CacheResized`."""
+
+    call_id: int
+    limits: CacheLimits
 
 
 class Progress(Struct, tag=True, frozen=True):
@@ -60,11 +82,22 @@ class Tokenized(Struct, tag=True, frozen=True):
     token_ids: list[int]
 
 
+class CacheListed(Struct, tag=True, frozen=True):
+    call_id: int
+    entries: list[CacheEntry]
+
+
+class CacheResized(Struct, tag=True, frozen=True):
+    call_id: int
+    limits: CacheLimits
+
+
 class Stepped(Struct, tag=True, frozen=True):
     """All outputs of one step, in one frame."""
 
     outputs: list[StepOutput]
 
 
-ToChild = Load | Submit | Cancel | Tokenize
-FromChild = Progress | Loaded | LoadFailed | Refused | Tokenized | Stepped
+AboutCache = ListCache | ClearCache | ResizeCache
+ToChild = Load | Submit | Cancel | Tokenize | AboutCache
+FromChild = Progress | Loaded | LoadFailed | Refused | Tokenized | CacheListed | CacheResized | Stepped

@@ -11,22 +11,32 @@ import contextlib
 import itertools
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import msgspec
 
 from daneel.server.child_process import ChildProcess
 from daneel.server.engine_messages import (
+    AboutCache,
+    CacheListed,
+    CacheResized,
     Cancel,
+    ClearCache,
     FromChild,
+    ListCache,
     Load,
     Loaded,
     LoadFailed,
     Progress,
     Refused,
+    ResizeCache,
     Stepped,
     Submit,
     Tokenize,
     Tokenized,
 )
 from daneel.server.engines.base import EngineInfo, EngineLoadError, EngineSpec, Generate, Sampling, StepOutput
+from daneel.server.engines.cache_state import CacheEntry, CacheLimits
 from daneel.server.framing import FrameError
 
 __all__ = ["Backoff", "EngineDied", "EngineLoadError", "EngineProcess", "EngineRestarting", "EngineSpec"]
@@ -72,7 +82,8 @@ class EngineProcess:
         self._child: ChildProcess | None = None
         self._info: EngineInfo | None = None
         self._streams: dict[int, asyncio.Queue[_Item]] = {}
-        self._tokenizing: dict[int, asyncio.Future[list[int]]] = {}
+        self._calls: dict[int, asyncio.Future[Any]] = {}
+        """Questions that are not answered yet."""
         self._ids = itertools.count(1)
         self._supervisor: asyncio.Task[None] | None = None
         self._num_failures = 0
@@ -111,15 +122,50 @@ class EngineProcess:
 
     async def tokenize(self, text: str) -> list[int]:
         """Ids of `text`, special tokens recognised, nothing added. Raises `EngineDied`, `EngineRestarting`."""
+        ids: list[int] = await self._call(lambda call_id: Tokenize(call_id, text))
+        return ids
+
+    @property
+    def cache_limits(self) -> CacheLimits:
+        """What holds now."""
+        wanted = self._spec.prompt_cache
+        max_disk_bytes = wanted.max_disk_bytes if wanted.folder is not None else None
+        return CacheLimits(wanted.max_idle_tokens, wanted.max_entries, wanted.max_bytes, max_disk_bytes)
+
+    async def cache_entries(self, tenant: str) -> list[CacheEntry]:
+        """What is kept of a tenant and no request uses. Raises `EngineDied`, `EngineRestarting`."""
+        found: list[CacheEntry] = await self._call(lambda call_id: ListCache(call_id, tenant))
+        return found
+
+    async def clear_cache(self, tenant: str) -> list[CacheEntry]:
+        """Drop it. Returns what there was. Raises as `cache_entries`."""
+        gone: list[CacheEntry] = await self._call(lambda call_id: ClearCache(call_id, tenant))
+        return gone
+
+    async def resize_cache(self, limits: CacheLimits) -> CacheLimits:
+        """Change the limits, also for engines that are started after this one. Raises as `cache_entries`."""
+        holds: CacheLimits = await self._call(lambda call_id: ResizeCache(call_id, limits))
+        wanted = msgspec.structs.replace(
+            self._spec.prompt_cache,
+            max_idle_tokens=holds.max_idle_tokens,
+            max_entries=holds.max_entries,
+            max_bytes=holds.max_bytes,
+            max_disk_bytes=self._spec.prompt_cache.max_disk_bytes if holds.max_disk_bytes is None else holds.max_disk_bytes,
+        )
+        self._spec = msgspec.structs.replace(self._spec, prompt_cache=wanted)
+        return holds
+
+    async def _call(self, question: Callable[[int], Tokenize | AboutCache]) -> Any:
+        """Ask the child and wait for its answer."""
         child = self._running_child()
         call_id = next(self._ids)
-        answer: asyncio.Future[list[int]] = asyncio.get_running_loop().create_future()
-        self._tokenizing[call_id] = answer
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._calls[call_id] = answer
         try:
-            await self._send(child, Tokenize(call_id, text))
+            await self._send(child, question(call_id))
             return await answer
         finally:
-            self._tokenizing.pop(call_id, None)
+            self._calls.pop(call_id, None)
 
     async def generate(
         self,
@@ -253,10 +299,10 @@ class EngineProcess:
             case Refused(request_id, text):
                 if stream := self._streams.get(request_id):
                     stream.put_nowait(ValueError(text))
-            case Tokenized(call_id, token_ids):
-                answer = self._tokenizing.get(call_id)
-                if answer is not None and not answer.done():
-                    answer.set_result(token_ids)
+            case Tokenized(call_id, answer) | CacheListed(call_id, answer) | CacheResized(call_id, answer):
+                waiting = self._calls.get(call_id)
+                if waiting is not None and not waiting.done():
+                    waiting.set_result(answer)
             case _:
                 raise FrameError(f"unexpected frame {type(message).__name__}")
 
@@ -264,7 +310,7 @@ class EngineProcess:
         text = f"the engine's process ended during the request ({reason})"
         for stream in self._streams.values():
             stream.put_nowait(EngineDied(text))
-        for answer in self._tokenizing.values():
+        for answer in self._calls.values():
             if not answer.done():
                 answer.set_exception(EngineDied(text))
 
@@ -276,7 +322,7 @@ class EngineProcess:
             raise EngineRestarting(max(1.0, wait_s), self._why_down)
         return self._child
 
-    async def _send(self, child: ChildProcess, message: Submit | Tokenize) -> None:
+    async def _send(self, child: ChildProcess, message: Submit | Tokenize | AboutCache) -> None:
         try:
             await child.frames.send(message)
         except OSError as error:

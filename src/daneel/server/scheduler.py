@@ -27,6 +27,7 @@ class Scheduler:
         self._running: dict[int, float] = {}
         """Admitted request ids and how long each was queued, in milliseconds."""
         self._cancelled: list[int] = []
+        self._actions: list[Callable[[], None]] = []
         self._closed = False
 
     def submit(self, request: Generate) -> None:
@@ -43,6 +44,12 @@ class Scheduler:
             if not self._queue.remove(request_id):
                 self._cancelled.append(request_id)
                 self._changed.notify()
+
+    def between_steps(self, action: Callable[[], None]) -> None:
+        """Have `action` called before the next step by the thread that steps, which alone may touch the engine's cache."""
+        with self._changed:
+            self._actions.append(action)
+            self._changed.notify()
 
     @property
     def num_queued(self) -> int:
@@ -64,14 +71,18 @@ class Scheduler:
         """Step while there is work, wait while there is none, until `close`."""
         while True:
             with self._changed:
-                while not (self._closed or self._queue or self._running or self._cancelled):
+                while not (self._closed or self._queue or self._running or self._cancelled or self._actions):
                     self._changed.wait()
                 if self._closed:
                     return
             self.step()
 
     def step(self) -> None:
-        """Apply cancels, admit what fits, and step the engine once."""
+        """Apply cancels and actions, admit what fits, and step the engine once."""
+        with self._changed:
+            actions, self._actions = self._actions, []
+        for action in actions:
+            action()
         with self._changed:
             for request_id in self._cancelled:
                 if self._running.pop(request_id, None) is not None:

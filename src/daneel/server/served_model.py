@@ -159,6 +159,11 @@ class ServedModel:
             "system_fingerprint": self.fingerprint,
         }
 
+    def forget(self, tenant: str) -> None:
+        """Drop what is remembered here of a tenant's turns and texts."""
+        self.turns.forget(tenant)
+        self.encoder.forget(tenant)
+
     async def close(self) -> None:
         """End the children; requests in flight fail."""
         await self.engine.close()
