@@ -1,5 +1,6 @@
 """Thirty tools for looking at a Python project, as they accumulate: some do the same, some only work after another one, and
-most are for questions that nobody asks. They read the current folder's files and nothing else.
+most are for questions that nobody asks. They read the Python files of the current folder, which are the harness's own data: so
+they declare no effects, and their results are told without the fence that other people's words get.
 """
 
 from __future__ import annotations
@@ -65,37 +66,37 @@ def calls_in(node: ast.AST) -> list[str]:
 # --- two that find lines, two that show a file, two that list files: each pair does the same ---------------------------------
 
 
-@tool(effects=["read"])
+@tool
 def find_text(text: str) -> str:
     """Find lines that hold a text"""
     return lines_with(text)
 
 
-@tool(effects=["read"])
+@tool
 def grep_code(query: str) -> str:
     """Search the code for a string"""
     return lines_with(query)
 
 
-@tool(effects=["read"])
+@tool
 def show_file(path: str) -> str:
     """Show a file"""
     return source_of_file(path)
 
 
-@tool(effects=["read"])
+@tool
 def print_source(path: str) -> str:
     """Print the source of a file"""
     return source_of_file(path)
 
 
-@tool(effects=["read"])
+@tool
 def list_modules() -> str:
     """List the modules"""
     return ", ".join(sources())
 
 
-@tool(effects=["read"])
+@tool
 def project_tree() -> str:
     """Show the project's files as a tree"""
     return "\n".join(["project", *(f"  {path}" for path in sources())])
@@ -104,14 +105,14 @@ def project_tree() -> str:
 # --- the second of each needs what the first one returns ---------------------------------------------------------------------
 
 
-@tool(effects=["read"])
+@tool
 def locate_definition(name: str) -> str:
     """Find where a function or class is defined"""
     path, node = one_definition(name)
     return f"{path}:{node.lineno}"
 
 
-@tool(effects=["read"])
+@tool
 def code_at(location: str) -> str:
     """Show the function or class at a location that locate_definition gave"""
     for path, node in definitions():
@@ -120,13 +121,13 @@ def code_at(location: str) -> str:
     raise ToolFailure("No function or class begins there. Call locate_definition for the location.")
 
 
-@tool(effects=["read"])
+@tool
 def list_tests() -> str:
     """List the tests"""
     return "\n".join(node.name for _, node in definitions() if node.name.startswith("test_"))
 
 
-@tool(effects=["read"])
+@tool
 def show_test(name: str) -> str:
     """Show a test"""
     return segment(*one_definition(name))
@@ -135,14 +136,14 @@ def show_test(name: str) -> str:
 # --- one that often finds nothing, and one that finds it then ----------------------------------------------------------------
 
 
-@tool(effects=["read"])
+@tool
 def find_constant_file(name: str) -> str:
     """Find the file that is named like a constant"""
     found = [path for path in sources() if path.removesuffix(".py") == name.lower()]
     return ", ".join(found) or "No file."
 
 
-@tool(effects=["read"])
+@tool
 def constant_value(name: str) -> str:
     """Get the value of a constant"""
     found = re.search(rf"^{re.escape(name.strip())} = .*$", "\n".join(sources().values()), re.MULTILINE)
@@ -151,7 +152,7 @@ def constant_value(name: str) -> str:
     return found.group()
 
 
-@tool(effects=["read"])
+@tool
 def who_calls(name: str) -> str:
     """Find the functions that call a function"""
     return (
@@ -162,106 +163,106 @@ def who_calls(name: str) -> str:
 # --- for questions that nobody asks ------------------------------------------------------------------------------------------
 
 
-@tool(effects=["read"])
+@tool
 def count_blank_lines(path: str) -> int:
     """Count the blank lines of a file"""
     return sum(not line.strip() for line in source_of_file(path).splitlines())
 
 
-@tool(effects=["read"])
+@tool
 def longest_line(path: str) -> str:
     """Get the longest line of a file"""
     return max(source_of_file(path).splitlines(), key=len, default="")
 
 
-@tool(effects=["read"])
+@tool
 def file_size(path: str) -> str:
     """Get the size of a file"""
     return f"{len(source_of_file(path).encode())} bytes"
 
 
-@tool(effects=["read"])
+@tool
 def count_characters(path: str) -> int:
     """Count the characters of a file"""
     return len(source_of_file(path))
 
 
-@tool(effects=["read"])
+@tool
 def module_docstring(path: str) -> str:
     """Get the docstring of a module"""
     return ast.get_docstring(ast.parse(source_of_file(path))) or "None."
 
 
-@tool(effects=["read"])
+@tool
 def imports_of(path: str) -> str:
     """List the imports of a file"""
     return "\n".join(line for line in source_of_file(path).splitlines() if re.match(r"(from|import) ", line)) or "None."
 
 
-@tool(effects=["read"])
+@tool
 def importers_of(module: str) -> str:
     """List the files that import a module"""
     wanted = re.compile(rf"^(from|import) {re.escape(module)}\b", re.MULTILINE)
     return ", ".join(path for path, source in sources().items() if wanted.search(source)) or "None."
 
 
-@tool(effects=["read"])
+@tool
 def count_functions(path: str) -> int:
     """Count the functions of a file"""
     return sum(isinstance(node, ast.FunctionDef) for node in ast.walk(ast.parse(source_of_file(path))))
 
 
-@tool(effects=["read"])
+@tool
 def list_classes() -> str:
     """List the classes"""
     return ", ".join(node.name for _, node in definitions() if isinstance(node, ast.ClassDef))
 
 
-@tool(effects=["read"])
+@tool
 def todo_comments() -> str:
     """List the TODO comments"""
     return lines_with("# TODO")
 
 
-@tool(effects=["read"])
+@tool
 def trailing_spaces(path: str) -> int:
     """Count the lines that end in spaces"""
     return sum(line != line.rstrip() for line in source_of_file(path).splitlines())
 
 
-@tool(effects=["read"])
+@tool
 def line_endings(path: str) -> str:
     """Get the line endings of a file"""
     return "CRLF" if "\r\n" in source_of_file(path) else "LF"
 
 
-@tool(effects=["read"])
+@tool
 def nesting_depth(path: str) -> int:
     """Get the deepest indentation of a file"""
     return max((len(line) - len(line.lstrip()) for line in source_of_file(path).splitlines()), default=0) // 4
 
 
-@tool(effects=["read"])
+@tool
 def string_literals(path: str) -> str:
     """List the strings of a file"""
     nodes = ast.walk(ast.parse(source_of_file(path)))
     return "\n".join(repr(node.value) for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str))
 
 
-@tool(effects=["read"])
+@tool
 def numbers_in(path: str) -> str:
     """List the numbers of a file"""
     nodes = ast.walk(ast.parse(source_of_file(path)))
     return ", ".join(str(node.value) for node in nodes if isinstance(node, ast.Constant) and type(node.value) is int) or "None."
 
 
-@tool(effects=["read"])
+@tool
 def first_line(path: str) -> str:
     """Get the first line of a file"""
     return next(iter(source_of_file(path).splitlines()), "")
 
 
-@tool(effects=["read"])
+@tool
 def decorators_of(name: str) -> str:
     """List the decorators of a function or class"""
     return ", ".join(ast.unparse(each) for each in one_definition(name)[1].decorator_list) or "None."

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from code_tools import ALL, constant_value, find_text, list_modules, one_definition, segment, show_file, who_calls
 
-from daneel import Harness, SafetyPolicy, goal, tool
+from daneel import Harness, goal, tool
 from daneel.bench.checks import states_number
 from daneel.bench.end_state import files_of
 from daneel.bench.known import run_of
@@ -24,7 +24,7 @@ from daneel.bench.known import run_of
 PROJECT = Path(__file__).parent / "project"
 
 
-@tool(effects=["read"])
+@tool
 def show_definition(name: str) -> str:
     """Show a function, class or test, and say which file it is in"""
     path, node = one_definition(name)
@@ -34,7 +34,6 @@ def show_definition(name: str) -> str:
 thirty = Harness(
     tools=ALL,
     system="You answer questions about a Python project. Use the tools to look.",
-    safety=SafetyPolicy(allow=["read"]),
     max_tokens=256,
 )
 pruned = thirty.with_changes(tools=[find_text, show_file, list_modules, show_definition, constant_value, who_calls])

@@ -6,7 +6,7 @@ daneel measure examples/goals/dates.py --serve qwen2.5-coder-1.5b --trials 5
 from datetime import date, timedelta
 from pathlib import Path
 
-from daneel import Harness, SafetyPolicy, ToolFailure, goal, tool
+from daneel import Harness, ToolFailure, goal, tool
 from daneel.bench.checks import states_date, states_number
 from daneel.bench.end_state import files_of
 
@@ -19,7 +19,7 @@ def today() -> date:
     return date.fromisoformat(Path("today.txt").read_text().strip())
 
 
-@tool(effects=["read"])
+@tool
 def date_in(days: int) -> str:
     """Get the date that is a number of days from today"""
     try:
@@ -28,7 +28,7 @@ def date_in(days: int) -> str:
         raise ToolFailure("No calendar goes that far. Take fewer days.") from None
 
 
-@tool(effects=["read"])
+@tool
 def days_until(day: str) -> int:
     """Get the number of days from today until a date, written as YYYY-MM-DD"""
     try:
@@ -40,7 +40,6 @@ def days_until(day: str) -> int:
 harness = Harness(
     name="dates",
     tools=[date_in, days_until],
-    safety=SafetyPolicy(allow=["read"]),
     max_tokens=256,
 )
 

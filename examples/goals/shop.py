@@ -23,7 +23,7 @@ ALLOWED = {
 """Rows may be read and changed. Not allowed are other files (ATTACH, VACUUM INTO), settings, and other tables."""
 
 
-@tool(effects=["read", "write"], max_result_chars=2000)
+@tool(effects=["write"], max_result_chars=2000)  # what it reads is the shop's own, and no words of others
 def run_sql(statement: str) -> str:
     """Run one SQL statement on the shop's database. Its tables are products(name, price) and customers(name, city)."""
     with closing(sqlite3.connect(f"{Path(DATABASE).resolve().as_uri()}?mode=rw", uri=True)) as database:

@@ -35,8 +35,6 @@ harness = Harness(
         *(multiply, add, date_in, days_until, run_sql, run_test),
     ],
     # what run_test runs is in a sandbox
-    safety=SafetyPolicy(
-        allow=["read", "write", *(f"tool:{each.name}" for each in (run_sql, run_test))], private_data_out="allow"
-    ),
+    safety=SafetyPolicy(allow=["write", *(f"tool:{each.name}" for each in (run_sql, run_test))], private_data_out="allow"),
     max_tokens=512,
 )
