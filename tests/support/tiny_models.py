@@ -24,19 +24,24 @@ INNER, STATE, SSM_HEADS, CONVOLUTION = 64, 16, 4, 4
 """Of the recurrent layers: their width, numbers of state for each of it, heads, and the reach of the convolution."""
 
 NUM_VOCAB = 3 + 256
+END_ID = 2
+CHAT_TEMPLATE = (
+    "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
 _F32 = 0  # ggml.h, GGML_TYPE_F32
 _ALIGNMENT = 32
 
 Tensors = dict[str, NDArray[np.float32]]
 
 
-def write_llama(path: Path) -> Path:
+def write_llama(path: Path, *, context_tokens: int = CONTEXT_TOKENS) -> Path:
     """Attention over all that was before: a memory that can be cut at any token."""
     weights = _Weights(1)
     tensors = weights.ends()
     for layer in range(LAYERS):
         tensors |= weights.attention(layer) | weights.feed_forward(layer)
-    return _write(path, "llama", {}, tensors)
+    return _write(path, "llama", {"context_length": context_tokens}, tensors)
 
 
 def write_gemma3(path: Path) -> Path:
@@ -147,9 +152,10 @@ def _write(path: Path, architecture: str, facts: dict[str, Any], tensors: Tensor
         "tokenizer.ggml.scores": [0.0] * NUM_VOCAB,
         "tokenizer.ggml.unknown_token_id": 0,
         "tokenizer.ggml.bos_token_id": 1,
-        "tokenizer.ggml.eos_token_id": 2,
+        "tokenizer.ggml.eos_token_id": END_ID,
         "tokenizer.ggml.add_bos_token": False,
         "tokenizer.ggml.add_space_prefix": False,
+        "tokenizer.chat_template": CHAT_TEMPLATE,
     }
     common = {
         "block_count": LAYERS,
