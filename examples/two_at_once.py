@@ -10,7 +10,7 @@ Seeds are the same in both commands: trial by trial, what was achieved can be co
 
 from pathlib import Path
 
-from daneel import Harness, SafetyPolicy, goal, tool
+from daneel import Harness, goal, tool
 from daneel.bench.checks import states_number
 from daneel.bench.end_state import files_of
 
@@ -23,7 +23,7 @@ def multiply(a: float, b: float) -> str:
     return f"{a * b:.12g}"
 
 
-@tool(effects=["read"])
+@tool
 def in_stock(item: str) -> str:
     """Say how many of an item are in stock"""
     lines = (line.split() for line in Path("stock.txt").read_text().splitlines())
@@ -33,7 +33,6 @@ def in_stock(item: str) -> str:
 brief = Harness(
     tools=[multiply, in_stock],
     system="You are a clerk. Answer in one short sentence.",
-    safety=SafetyPolicy(allow=["tool:in_stock"]),
     max_tokens=256,
 )
 thorough = brief.with_changes(system="As the keeper of a store, explain every answer step by step.", tools=[in_stock, multiply])
