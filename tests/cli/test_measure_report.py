@@ -61,7 +61,7 @@ def trials_of(**num_achieved):
         ({"A": 20, "B": 2}, "The intervals of A and B do not overlap; other differences may be chance."),
         ({"A": 20, "B": 2, "C": 1}, "The intervals of A and B, and of A and C do not overlap"),
         ({"A": 12, "B": 9}, "do not show that one harness is better"),
-        ({"A": 0, "B": 0}, "never achieved; with so few trials, the true E may still be up to 0.16"),
+        ({"A": 0, "B": 0}, "never achieved; with so few trials, the true E may still be up to 0.17"),
         ({"A": 12}, "20 scored trials of one goal on one model (tiny). It says nothing of other goals or models."),
     ],
 )

@@ -1,19 +1,22 @@
-"""Trials of one harness on one goal, as numbers. Pure: nothing is read, run or printed here.
+"""Trials of one harness, as numbers. Pure: nothing is read, run or printed here.
 
     E = mean over scored trials of  achieved / max(1, turns - 1)         achieved is 0 or 1
     P = share of scored trials that achieved the goal
 
-E asks "how much goal per turn": 1 means every trial reached the goal by the shortest way there is with tools (one turn that
-calls, one that answers; or one turn alone). Trials that are invalid or cancelled are counted apart and never scored, and where
-nothing was scored there are no numbers at all: `None`, not 0.
+Over several goals, E and P are the means of the goals' E and P. E asks "how much goal per turn": 1 means every trial reached
+the goal by the shortest way there is with tools (one turn that calls, one that answers; or one turn alone). Trials that are
+invalid or cancelled are counted apart and never scored, and where nothing was scored there are no numbers at all.
 
-**Intervals** are Wilson's score intervals at 95 %, with n trials and z = 1.96:
+**Intervals** are at 95 %, over n trials. That of P is Wilson's score interval, with z = 1.96:
 
-    (m + z²/2n ± z √(m(1 - m)/n + z²/4n²)) / (1 + z²/n)
+    (P + z²/2n ± z √(P(1 - P)/n + z²/4n²)) / (1 + z²/n)
 
-For P, with m = P, that is the usual one. For E, with m = E, it is the same formula for a reason: no quantity between 0 and 1
-whose mean is E varies more than one that is either 0 or 1. So the interval is rather too wide than too narrow, and, unlike a
-bootstrap or Student's t, it does not shrink to nothing when a few trials all happen to give the same value.
+It holds the true P in 95 of 100 measurements on average over all P, in fewer for some. That of E is Clopper's and Pearson's
+(1934), with E n in place of the number of successes: the quantiles at 2.5 and 97.5 % of the beta distributions with the
+parameters (E n, n - E n + 1) and (E n + 1, n - E n). For values that are 0 or 1 it holds the truth in at least 95 of 100,
+whatever it is, and no values between 0 and 1 with the same mean vary more than those; so it is rather too wide than too narrow,
+and does not shrink to nothing when a few trials all happen to give the same value. Over several goals the intervals are about
+these goals, and n is the harmonic number of trials; `goal_set.py` has what can be said of other goals.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
+from daneel.bench.quantiles import beta_quantile
 from daneel.bench.record import Trial
 
 Interval = tuple[float, float]
@@ -64,7 +68,7 @@ class Summary(Struct, frozen=True, kw_only=True):
 
 
 def summarise(trials: Sequence[Trial]) -> Summary:
-    """All counts and numbers of some trials; they should be of one harness and one goal."""
+    """All counts and numbers of some trials; they should be of one harness."""
     num_scored = sum(trial.scored for trial in trials)
     num_cancelled = sum(not trial.scored and trial.cancelled for trial in trials)
     return Summary(
@@ -83,15 +87,18 @@ def numbers(trials: Sequence[Trial]) -> Numbers | None:
     scored = [trial for trial in trials if trial.scored]
     if not scored:
         return None
-    effectiveness = _mean([value(trial) for trial in scored])
-    num_achieved = sum(bool(trial.achieved) for trial in scored)
-    p_achieved = num_achieved / len(scored)
+    by_goal: dict[str, list[Trial]] = {}
+    for trial in scored:
+        by_goal.setdefault(trial.goal, []).append(trial)
+    effectiveness = _mean([_mean([value(trial) for trial in some]) for some in by_goal.values()])
+    p_achieved = _mean([_mean([float(bool(trial.achieved)) for trial in some]) for some in by_goal.values()])
+    weight = harmonic([len(some) for some in by_goal.values()])
     return Numbers(
         effectiveness=effectiveness,
-        effectiveness_interval=score_interval(effectiveness, len(scored)),
+        effectiveness_interval=mean_interval(effectiveness, weight),
         p_achieved=p_achieved,
-        p_achieved_interval=score_interval(p_achieved, len(scored)),
-        num_achieved=num_achieved,
+        p_achieved_interval=score_interval(p_achieved, weight),
+        num_achieved=sum(bool(trial.achieved) for trial in scored),
         mean_turns=_mean([trial.turns for trial in scored]),
         mean_calls=_mean([trial.calls for trial in scored]),
         mean_prompt_tokens=_mean_of_known(scored, lambda trial: trial.prompt_tokens),
@@ -108,17 +115,38 @@ def value(trial: Trial) -> float:
     return trial.achieved / max(1, trial.turns - 1)
 
 
-def score_interval(mean: float, num_trials: int, z: float = Z_95) -> Interval:
-    """Wilson's score interval for the mean of `num_trials` quantities in [0, 1]; see the module's docstring.
+def harmonic(counts: Sequence[int]) -> float:
+    """G² / sum(1/n), for n trials of each of G goals: so many, evenly spread, tell as much of the mean of the goals' means."""
+    return len(counts) ** 2 / math.fsum(1 / count for count in counts)
 
-    Raises `ValueError` when there are no trials or the mean is not in [0, 1].
+
+def score_interval(mean: float, num_trials: float, z: float = Z_95) -> Interval:
+    """Wilson's score interval for a share of `num_trials`; see the module's docstring.
+
+    Raises `ValueError` when there are no trials or the share is not in [0, 1].
     """
-    if num_trials < 1 or not 0 <= mean <= 1:
-        raise ValueError(f"no interval for a mean of {mean} over {num_trials} trials")
+    _check(mean, num_trials)
     spread = z * math.sqrt(mean * (1 - mean) / num_trials + z**2 / (4 * num_trials**2))
     centre, scale = mean + z**2 / (2 * num_trials), 1 + z**2 / num_trials
     # rounding must not push a bound past the mean, which both enclose
     return max(0.0, min(mean, (centre - spread) / scale)), min(1.0, max(mean, (centre + spread) / scale))
+
+
+def mean_interval(mean: float, num_trials: float) -> Interval:
+    """Clopper's and Pearson's interval for the mean of `num_trials` values in [0, 1]; see the module's docstring.
+
+    Raises `ValueError` when there are no trials or the mean is not in [0, 1].
+    """
+    _check(mean, num_trials)
+    total, rest = mean * num_trials, (1 - mean) * num_trials
+    low = beta_quantile(0.025, total, rest + 1) if total > 0 else 0.0
+    high = beta_quantile(0.975, total + 1, rest) if rest > 0 else 1.0
+    return min(mean, low), max(mean, high)
+
+
+def _check(mean: float, num_trials: float) -> None:
+    if not num_trials > 0 or not 0 <= mean <= 1:
+        raise ValueError(f"no interval for a mean of {mean} over {num_trials} trials")
 
 
 def _mean(values: Sequence[float]) -> float:

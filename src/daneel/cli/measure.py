@@ -222,7 +222,7 @@ def _as_object(findings: Findings) -> dict[str, Any]:
         "base_seed": plan.base_seed,
         "trials_per_harness": plan.num_trials,
         "interrupted": findings.interrupted,
-        "intervals": "95 % Wilson score",
+        "intervals": "95 %: Clopper-Pearson for E, Wilson for P",
         "harnesses": {
             arm.name: {
                 "hash": arm.hash,
