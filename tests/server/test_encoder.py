@@ -64,3 +64,26 @@ def test_what_is_kept_is_bounded() -> None:
     for text in (first, "x" * MAX_CHARS, first):
         asyncio.run(encoder.encode(text))
     assert tokenizer.asked.count(first) == 2
+
+
+def test_what_one_tenant_sent_is_not_known_of_another() -> None:
+    tokenizer = Tokenizer()
+    encoder = start(tokenizer)
+    for tenant in ("a", "b", "a"):
+        asyncio.run(encoder.encode("one", tenant=tenant))
+    assert tokenizer.asked == ["one", "one"]
+    encoder.forget("a")
+    for tenant in ("b", "a"):
+        asyncio.run(encoder.encode("one", tenant=tenant))
+    assert tokenizer.asked == ["one", "one", "one"]
+
+
+def test_a_flood_of_texts_leaves_another_its_own() -> None:
+    tokenizer = Tokenizer()
+    encoder = start(tokenizer)
+    asyncio.run(encoder.encode("mine", tenant="a"))
+    for number in range(6):
+        asyncio.run(encoder.encode(f"{number}" + "x" * (MAX_CHARS // 4), tenant="b"))
+    tokenizer.asked.clear()
+    asyncio.run(encoder.encode("mine", tenant="a"))
+    assert tokenizer.asked == []

@@ -17,6 +17,7 @@ import pytest
 
 from daneel.server.engine_process import Backoff, EngineDied, EngineLoadError, EngineProcess, EngineRestarting, EngineSpec
 from daneel.server.engines.base import PromptCache, Sampling, StepOutput
+from daneel.server.engines.cache_state import CacheLimits
 
 QUICK = Backoff(first_s=0.05, ceiling_s=0.2)
 FOREVER = {"text": "x" * 2000, "delay_ms": 5, "repeat": True}
@@ -273,3 +274,24 @@ def test_load_errors_are_one_sentence(spec: EngineSpec, message: str) -> None:
 
 def test_back_off_doubles_up_to_the_ceiling() -> None:
     assert [Backoff().delay_s(count) for count in (0, 1, 2, 10, 10_000)] == [0.5, 1.0, 2.0, 30.0, 30.0]
+
+
+def test_the_cache_is_asked_and_resized_also_for_the_engine_after_a_crash(tmp_path: Path) -> None:
+    async def body(engine: EngineProcess) -> None:
+        await outputs_of(engine, "x" * 50, tenant="a")
+        assert [entry.tokens for entry in await engine.cache_entries("a")] == [55]
+        assert await engine.cache_entries("b") == []
+        wanted = CacheLimits(max_idle_tokens=10, max_entries=3, max_bytes=1000, max_disk_bytes=None)
+        assert await engine.resize_cache(wanted) == engine.cache_limits == wanted
+        assert [entry.tier for entry in await engine.cache_entries("a")] == ["host_memory"]
+        with pytest.raises(EngineDied):
+            await outputs_of(engine, "boom")
+        with pytest.raises((EngineDied, EngineRestarting)):
+            await engine.cache_entries("a")
+        await until(lambda: engine.ready)
+        assert await engine.resize_cache(engine.cache_limits) == wanted
+        await outputs_of(engine, "x" * 50, tenant="a")
+        assert len(await engine.clear_cache("a")) == 1
+        assert await engine.cache_entries("a") == []
+
+    with_engine([{"match": "boom", "text": "ab", "crash": True}, {"text": "fine", "repeat": True}], tmp_path, body)

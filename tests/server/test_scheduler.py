@@ -161,3 +161,17 @@ def test_run_waits_for_work_and_ends_when_closed() -> None:
     scheduler.close()
     thread.join(10)
     assert not thread.is_alive()
+
+
+def test_actions_are_called_by_the_thread_that_steps_also_when_nothing_else_is_to_do() -> None:
+    called: list[int] = []
+    done = threading.Event()
+    scheduler = Scheduler(CountingEngine(max_sequences=2), lambda outputs: None)
+    thread = threading.Thread(target=scheduler.run)
+    thread.start()
+    scheduler.between_steps(lambda: called.append(threading.get_ident()))
+    scheduler.between_steps(done.set)
+    assert done.wait(60)
+    assert called == [thread.ident]
+    scheduler.close()
+    thread.join()

@@ -68,7 +68,7 @@ def arguments(folder: Path) -> list[str]:
 
 
 @pytest.fixture(scope="module", params=["scripted", pytest.param("llama.cpp", marks=pytest.mark.model)])
-def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def running(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("server")
     model = None if request.param == "scripted" else request.getfixturevalue("smollm2_path")
     with pytest.MonkeyPatch.context() as patch:
@@ -78,10 +78,12 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
             yield Server(url, folder)
 
 
-@pytest.fixture(autouse=True)
-def _empty(server: Server) -> None:
+@pytest.fixture
+def server(running: Server) -> Server:
+    """With an empty cache."""
     for key in ("one", "two", "three", "root"):
-        server.request("DELETE", "/cache", key)
+        running.request("DELETE", "/cache", key)
+    return running
 
 
 def test_the_same_prompt_is_cold_for_another_key(server: Server) -> None:

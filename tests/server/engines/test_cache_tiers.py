@@ -122,3 +122,53 @@ def test_the_disks_bound_holds_and_the_oldest_goes(tmp_path: Path) -> None:
     assert tier.get("", [0] * 10) is None
     assert tier.get("", [5] * 10) == STATE
     assert sum(path.stat().st_size for path in tmp_path.glob("*.kv")) <= 1000
+
+
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_a_flood_takes_no_room_from_another_in_a_tier(tmp_path: Path, on_disk: bool) -> None:
+    tier = disk(tmp_path, max_bytes=4 * 1024) if on_disk else MemoryTier(max_bytes=4 * 1024, max_entries=100)
+    tier.put("quiet", IDS, STATE)
+    for number in range(30):
+        tier.put("loud", [number, number], STATE * 3)
+    assert tier.get("quiet", IDS) == STATE
+    assert 0 < len(tier.entries("loud")) <= 5
+
+
+def test_a_flood_of_small_entries_takes_no_place_from_another() -> None:
+    tier = MemoryTier(max_bytes=100_000, max_entries=4)
+    tier.put("quiet", IDS, STATE * 10)
+    tier.put("quiet", [1, 2], STATE * 10)
+    for number in range(30):
+        tier.put("loud", [number, number], b"x")
+    assert len(tier.entries("quiet")) == len(tier.entries("loud")) == 2
+
+
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_a_tenant_sees_and_drops_its_own(tmp_path: Path, on_disk: bool) -> None:
+    tier = disk(tmp_path) if on_disk else MemoryTier(max_bytes=10_000, max_entries=100)
+    tier.put("a", IDS, STATE)
+    tier.put("a", [1, 2], STATE)
+    tier.put("b", IDS, STATE)
+    assert [(entry.tier, entry.tokens) for entry in tier.entries("a")] == [(tier.name, 2), (tier.name, 40)]
+    assert all(entry.bytes >= 256 and entry.age_s >= 0 for entry in tier.entries("a"))
+    tier.clear("a")
+    assert tier.entries("a") == []
+    assert tier.get("b", IDS) == STATE
+    assert len(list(tmp_path.glob("*.kv"))) == (1 if on_disk else 0)
+
+
+def test_smaller_bounds_hand_down_and_delete(tmp_path: Path) -> None:
+    below = disk(tmp_path)
+    tier = MemoryTier(max_bytes=10_000, max_entries=100, below=below)
+    tier.put("a", IDS, STATE)
+    tier.put("a", [1, 2], STATE)
+    tier.max_entries = 1
+    tier.trim()
+    assert [entry.tokens for entry in tier.entries("a")] == [2]
+    assert below.get("a", IDS) == STATE
+    assert tier.takes
+    below.max_bytes = tier.max_bytes = 0
+    tier.trim()
+    below.trim()
+    assert tier.entries("a") == below.entries("a") == []
+    assert not tier.takes
