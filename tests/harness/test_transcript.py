@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from tests.support.twelve_steps import Model, harness
 
+from daneel.bench.known import run_of
 from daneel.errors import UserError
 from daneel.harness import transcript_export as export
 from daneel.harness.loop import run
@@ -277,6 +278,33 @@ def test_a_store_of_the_first_layout_is_taken_over(tmp_path: Path) -> None:
         assert [row.event.kind for row in store.events("old")] == ["message"]
         assert store.server_bytes("old") == []
         keep(store, "new")
+
+
+def test_where_turns_need_not_outlive_the_machine_the_disk_is_waited_for_at_a_run_s_ends_only(tmp_path: Path) -> None:
+    class Watched(TranscriptStore):
+        def write(self, sql, values, *, durable):
+            if durable:
+                waited.append(sql.split()[0])
+            return super().write(sql, values, durable=durable)
+
+    for durable_turns, expected in ((True, ["INSERT", "INSERT", "UPDATE"]), (False, ["INSERT", "UPDATE"])):
+        waited: list[str] = []
+        with Watched(tmp_path / f"{durable_turns}.db", durable_turns=durable_turns) as store:
+            kept = store.begin("aaa1", {})
+            kept.append(Event("reply", 1, {}), durable=True)
+            kept.append(Event("message", 1, {}), durable=False)
+            kept.end(run_of("done"))
+        assert waited == expected
+
+
+def test_runs_are_found_by_how_their_id_starts_and_by_nothing_else(tmp_path: Path) -> None:
+    with TranscriptStore(tmp_path / "t.db") as store:
+        for run_id in ("ab", "abc", "a%c", "b_1"):
+            store.begin(run_id, {})
+        assert [store.find(asked).id for asked in ("ab", "abc", "a%", "b_", "last")] == ["ab", "abc", "a%c", "b_1", "b_1"]
+        for asked, said in (("a", "3 runs"), ("%", "no run"), ("b%", "no run"), ("", "no run")):
+            with pytest.raises(UserError, match=said):
+                store.find(asked)
 
 
 def test_what_the_server_sent_is_kept_beside_its_reply(tmp_path: Path) -> None:

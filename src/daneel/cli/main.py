@@ -10,30 +10,34 @@ from io import TextIOWrapper
 
 import typer
 
-from daneel.cli import (
-    chat,
-    check,
-    compare,
-    diagnose,
-    doctor,
-    gate,
-    init,
-    lint,
-    mcp,
-    measure,
-    models,
-    parse,
-    render,
-    resume,
-    run,
-    serve,
-    transcripts,
-)
+from daneel.cli.lazy import lazy_group
 from daneel.errors import UserError
 
 _CANNOT_WRITE = frozenset({errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EFBIG})
 
+COMMANDS = (
+    "serve",
+    "models",
+    "run",
+    "chat",
+    "check",
+    "lint",
+    "mcp",
+    "doctor",
+    "measure",
+    "compare",
+    "gate",
+    "diagnose",
+    "resume",
+    "transcripts",
+    "parse",
+    "render",
+    "init",
+)
+"""Each in a module of `cli/` that has its name; they are shown in this order."""
+
 app = typer.Typer(
+    cls=lazy_group({name: f"daneel.cli.{name}" for name in COMMANDS}),
     name="daneel",
     help="Serve an open model honestly, run agents on it, and measure which harness is better.",
     no_args_is_help=True,
@@ -56,28 +60,6 @@ def _root(
     ),
 ) -> None:
     """Serve an open model honestly, run agents on it, and measure which harness is better."""
-
-
-for _group in (
-    serve,
-    models,
-    run,
-    chat,
-    check,
-    lint,
-    mcp,
-    doctor,
-    measure,
-    compare,
-    gate,
-    diagnose,
-    resume,
-    transcripts,
-    parse,
-    render,
-    init,
-):
-    _group.register(app)
 
 
 def main() -> None:

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from daneel.cli import detectors, replay
+from daneel.cli.lazy import lazy_group
 from daneel.cli.run_view import SHOWN_CHARS, RunView, printable
 from daneel.errors import UserError
 from daneel.harness import transcript_export as export
@@ -33,13 +33,22 @@ class Format(StrEnum):
 
 def register(app: typer.Typer) -> None:
     """Add this file's commands to `app`."""
-    group = typer.Typer(no_args_is_help=True, help="Runs that were kept: list, show, export, replay.", rich_markup_mode=None)
+    group = typer.Typer(
+        cls=lazy_group(
+            {
+                "replay": "daneel.cli.replay",
+                "label": "daneel.cli.detectors",
+                "replay-detectors": "daneel.cli.detectors",
+            }
+        ),
+        no_args_is_help=True,
+        help="Runs that were kept: list, show, export, replay.",
+        rich_markup_mode=None,
+    )
     group.command("list")(_list)
     group.command("show")(_show)
     group.command("export")(_export)
     group.command("bytes")(_bytes)
-    replay.register(group)
-    detectors.register(group)
     app.add_typer(group, name="transcripts")
 
 

@@ -27,7 +27,7 @@ from daneel.errors import UserError
 from daneel.harness.process_identity import identity, is_alive
 from daneel.harness.run_record import Event, JsonObject, Run
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 BUSY_TIMEOUT_S = 30.0
 
 _SCHEMA = """
@@ -49,6 +49,11 @@ CREATE TABLE IF NOT EXISTS server_bytes (
     PRIMARY KEY (run_id, seq)
 ) STRICT, WITHOUT ROWID;
 """
+
+_SINCE_VERSION_3 = "CREATE INDEX runs_by_start ON runs (started_at);"
+
+_STEPS = (_SCHEMA, _SINCE_VERSION_2, _SINCE_VERSION_3)
+"""What makes each version of the layout from the one before it."""
 
 
 def default_path() -> Path:
@@ -80,10 +85,15 @@ class EventRow:
 
 
 class TranscriptStore:
-    """The store. Safe to use from several threads and processes. Raises UserError when the file cannot be opened."""
+    """The store. Safe to use from several threads and processes. Raises UserError when the file cannot be opened.
 
-    def __init__(self, path: Path | None = None) -> None:
+    `durable_turns` false: the disk is waited for at the end of a run only. For trials: one that a power cut ends is run again,
+    so its turns need outlive no more than the process.
+    """
+
+    def __init__(self, path: Path | None = None, *, durable_turns: bool = True) -> None:
         self.path = path or default_path()
+        self.durable_turns = durable_turns
         self._lock = threading.Lock()
         self._synchronous = ""
         try:
@@ -103,10 +113,10 @@ class TranscriptStore:
         self._db.execute("BEGIN IMMEDIATE")
         try:
             # asked again: another process may have been faster
-            if self._db.execute("PRAGMA user_version").fetchone()[0] < SCHEMA_VERSION:
-                for statement in (_SCHEMA + _SINCE_VERSION_2).split(";"):
-                    self._db.execute(statement)
-                self._db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+            version = self._db.execute("PRAGMA user_version").fetchone()[0]
+            for statement in ";".join(_STEPS[version:]).split(";"):
+                self._db.execute(statement)
+            self._db.execute(f"PRAGMA user_version = {max(version, SCHEMA_VERSION)}")
             self._db.execute("COMMIT")
         except BaseException:
             self._db.execute("ROLLBACK")
@@ -168,20 +178,22 @@ class TranscriptStore:
 
     def runs(self, *, limit: int | None = None) -> list[RunRow]:
         """Runs, newest first."""
+        return self._runs("ORDER BY started_at DESC LIMIT ?", (-1 if limit is None else limit,))
+
+    def _runs(self, which: str, values: tuple[Any, ...]) -> list[RunRow]:
         with self._reading():
             rows = self._db.execute(
                 "SELECT id, started_at, ended_at, stop_reason, COALESCE(process, CAST(pid AS TEXT)), about, outcome"
-                " FROM runs ORDER BY started_at DESC LIMIT ?",
-                (-1 if limit is None else limit,),
+                f" FROM runs {which}",
+                values,
             ).fetchall()
         return [_run_row(*row) for row in rows]
 
     def find(self, run_id: str) -> RunRow:
         """The run whose id starts with `run_id`, or the newest for `last`. Raises UserError for none or several."""
-        rows = self.runs()
-        if run_id == "last" and rows:
-            return rows[0]
-        found = [row for row in rows if row.id.startswith(run_id)] if run_id else []
+        if run_id == "last" and (newest := self.runs(limit=1)):
+            return newest[0]
+        found = self._runs("WHERE substr(id, 1, ?) = ?", (len(run_id), run_id)) if run_id else []
         exact = [row for row in found if row.id == run_id]
         if len(found) != 1 and not exact:
             raise UserError(f"{'no run' if not found else f'{len(found)} runs'} with an id that starts with {run_id!r}")
@@ -261,7 +273,7 @@ class RunTranscript:
         self._store.write(
             "INSERT INTO events (run_id, seq, at, kind, turn, data) VALUES (?, ?, ?, ?, ?, ?)",
             (self._run_id, self._seq + 1, time.time(), event.kind, event.turn, _json(event.data)),
-            durable=durable,
+            durable=durable and self._store.durable_turns,
         )
         self._seq += 1
 

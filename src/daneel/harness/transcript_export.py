@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from daneel.harness.atif import trajectory
 from daneel.harness.run_record import JsonObject
 from daneel.harness.transcript import EventRow, RunRow
 
@@ -46,6 +45,8 @@ def openai(run: RunRow, events: list[EventRow]) -> str:
 
 def atif(run: RunRow, events: list[EventRow]) -> str:
     """One line: the run as a trajectory, see `atif.py`."""
+    from daneel.harness.atif import trajectory  # it needs the loop's parts; what only lists runs need not wait for them
+
     return json.dumps(trajectory(run, events))
 
 

@@ -92,7 +92,7 @@ class Workshop:
         )
         self._model = ModelIdentity(setup.model_name, setup.model_hash, setup.model_verified)
         self._check_model()
-        self._store = stack.enter_context(TranscriptStore()) if setup.transcripts else None
+        self._store = stack.enter_context(TranscriptStore(durable_turns=False)) if setup.transcripts else None
         self._files: dict[tuple[str, bool], HarnessFile] = {}
 
     def _check_model(self) -> None:
