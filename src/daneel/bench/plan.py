@@ -164,6 +164,15 @@ def remaining(slots: Iterator[Slot], stored: Sequence[Trial]) -> Iterator[Slot]:
             yield replace(slot, attempt=before.attempt + 1)
 
 
+def in_order(slots: Iterator[Slot], trials: Sequence[Trial]) -> list[Trial]:
+    """`trials` in the order of their places, in which one worker alone would have run them.
+
+    So the numbers are the same to the last digit, however many ran them.
+    """
+    places = {(slot.arm.name, slot.goal, slot.index): number for number, slot in enumerate(slots)}
+    return sorted(trials, key=lambda trial: (places[trial.harness, trial.goal, trial.index], trial.attempt))
+
+
 def lost_trial(slot: Slot, plan: Plan, *, attempt: int, why: str) -> Trial:
     """The row of a place that was left without any trial's end having been seen."""
     return Trial(

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from daneel import __version__
-from daneel.bench.plan import Plan, plan_of, remaining
+from daneel.bench.plan import Plan, in_order, plan_of, remaining
 from daneel.bench.record import Trial
 from daneel.bench.runners.runner import Runner
 from daneel.bench.slot import settles
@@ -181,7 +181,7 @@ def _run(findings: Findings, runner: Runner, store: TrialStore) -> None:
     except UserError as error:
         hint = f"; what is stored by then is kept: daneel measure --resume {plan.id}"
         raise UserError(f"{error}{hint}") from error
-    findings.trials = store.trials(plan.id)
+    findings.trials = in_order(plan.slots(), store.trials(plan.id))
 
 
 def _so_far(findings: Findings) -> str:
