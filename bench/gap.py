@@ -2,12 +2,12 @@
 
     python bench/gap.py [--model MODEL] [--prompt-tokens 2000] [--reply-tokens 200] [--rounds 5] [--quick] [--limit-s S]
 
-A stream runs; after a third of its tokens a request with a prompt of 2,000 tokens comes, with the cache off. *Step* is the median
-time between two tokens of the running stream before that. *Chunk* is the longest time between two parts of the same prompt when
-it is evaluated alone (our server tells of each part it has done), once before and once after; the longer counts. *Gap* is the
-longest time between two tokens of the running stream from the request's sending to its first token. What is aimed at: gap at
-most 3 steps and one chunk. Every figure is of the same round, the median over the rounds counts, and the worst is shown beside.
-The last line is one JSON object.
+A stream runs; after a third of its tokens a request with a prompt of 2,000 tokens comes, with the cache off. *Step* is the
+median time between two tokens of the running stream before that. *Chunk* is the longest time between two parts of the same
+prompt when it is evaluated alone (our server tells of each part it has done), once before and once after; the longer counts.
+*Gap* is the longest time between two tokens of the running stream from the request's sending to its first token. What is aimed
+at: gap at most 3 steps and one chunk. Every figure is of the same round, the median over the rounds counts, and the worst is
+shown beside. The last line is one JSON object.
 """
 
 from __future__ import annotations

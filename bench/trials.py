@@ -85,14 +85,13 @@ def main() -> None:
 
 def report(runs: dict[str, list[dict[str, Any]]], facts: dict[str, Any]) -> None:
     rows = []
-    print(f"{'arm':<16}{'first first':>13}{'last first':>13}{'total':>9}  cached tokens of the last round")
+    print(f"{'arm':<16}{'first first':>13}{'last first':>13}{'total':>13}  cached tokens of the last round")
     for arm, each in runs.items():
         names = ("first_first_token_s", "last_first_token_s", "total_s")
         figures = {name: round(median(run[name] for run in each), 4) for name in names}
         rows.append({"arm": arm, **figures, "cached_tokens": each[-1]["cached_tokens"]})
-        print(
-            f"{arm:<16}{figures[names[0]]:>13.3f}{figures[names[1]]:>13.3f}{figures[names[2]]:>9.3f}  {each[-1]['cached_tokens']}"
-        )
+        times = "".join(f"{figures[name]:>13.3f}" for name in names)
+        print(f"{arm:<16}{times}  {each[-1]['cached_tokens']}")
     judgements = {}
     if PEER in runs:
         mine, theirs = ([run["last_first_token_s"] for run in runs[arm]] for arm in (OURS, PEER))
