@@ -18,9 +18,9 @@ STOCK = {"nails": 340, "screws": 275}
 
 
 @tool
-def multiply(a: float, b: float) -> str:
+def multiply(first: float, second: float) -> str:
     """Multiply two numbers"""
-    return f"{a * b:.12g}"
+    return f"{first * second:.12g}"
 
 
 @tool

@@ -19,15 +19,15 @@ def printed(line: str) -> str:
 
 
 @tool(effects=["write"])
-def multiply(a: float, b: float) -> str:
+def multiply(first: float, second: float) -> str:
     """Multiply two numbers"""
-    return printed(f"{a:.12g} * {b:.12g} = {a * b:.12g}")
+    return printed(f"{first:.12g} * {second:.12g} = {first * second:.12g}")
 
 
 @tool(effects=["write"])
-def add(a: float, b: float) -> str:
+def add(first: float, second: float) -> str:
     """Add two numbers"""
-    return printed(f"{a:.12g} + {b:.12g} = {a + b:.12g}")
+    return printed(f"{first:.12g} + {second:.12g} = {first + second:.12g}")
 
 
 harness = Harness(

@@ -181,7 +181,7 @@ def test_both_goals_by_both(name: str, stage: Stage, tmp_path: Path, monkeypatch
     held = example("two_at_once")
     ways = {
         "screws": (("in_stock", {"item": "Screws"}), "275 screws are in stock."),
-        "hammers": (("multiply", {"a": 46, "b": 23}), "46 * 23 = 1058 euros."),
+        "hammers": (("multiply", {"first": 46, "second": 23}), "46 * 23 = 1058 euros."),
     }
     for goal_name, (call, answer) in ways.items():
         goal = held.goal(goal_name)

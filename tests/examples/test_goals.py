@@ -128,8 +128,12 @@ SHORTEST: dict[str, list[Any]] = {
     ],
     "oslo": [("run_sql", {"statement": "SELECT count(*) FROM customers WHERE city = 'Oslo'"}), "14 of them live in Oslo."],
     "tea_price": [("run_sql", {"statement": "UPDATE products SET price = 6 WHERE name = 'tea'"}), "Changed."],
-    "boxes": [("multiply", {"a": 37, "b": 148}), "37 boxes cost 5,476 euros."],
-    "hall_floor": [("multiply", {"a": 17, "b": 23}), ("multiply", {"a": 391, "b": 29}), "The floor costs 11,339 euros."],
+    "boxes": [("multiply", {"first": 37, "second": 148}), "37 boxes cost 5,476 euros."],
+    "hall_floor": [
+        ("multiply", {"first": 17, "second": 23}),
+        ("multiply", {"first": 391, "second": 29}),
+        "The floor costs 11,339 euros.",
+    ],
 }
 
 
