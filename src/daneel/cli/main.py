@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from importlib.metadata import version
 from io import TextIOWrapper
 
 import typer
@@ -49,6 +48,8 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
+        from importlib.metadata import version  # a tenth of the time that a quick command takes
+
         print(f"daneel {version('daneel')}")
         raise typer.Exit
 
