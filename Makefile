@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+# `make bench PEER=…/llama-server` compares with it, too; PEER_FLAGS are more flags for it, such as --no-repack
+PEER_ARGS = $(if $(PEER),--peer $(PEER) $(if $(PEER_FLAGS),--peer-args=$(PEER_FLAGS)))
 
 .PHONY: help setup demo test check verify bench clean
 
@@ -29,6 +31,13 @@ bench: $(VENV)/.ready-llama  ## benchmarks: arms interleaved in one run, last li
 	@$(BIN)/daneel models pull smollm2-135m
 	$(BIN)/python bench/parse.py
 	$(BIN)/python bench/serve.py
+	$(BIN)/python bench/roofline.py --quick
+	$(BIN)/python bench/batch.py --quick
+	$(BIN)/python bench/cpu.py --quick
+	$(BIN)/python bench/gap.py --quick
+	$(BIN)/python bench/restart.py --quick
+	$(BIN)/python bench/trials.py --quick $(PEER_ARGS)
+	$(BIN)/python bench/agents.py --quick $(PEER_ARGS)
 
 clean:               ## remove what setup made
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,11 +1,11 @@
-"""How near to this machine's ceiling: prefill against its arithmetic, decode against its memory, of llama.cpp and of our server.
+"""How near to the machine's ceiling: prefill against its arithmetic, decode against its memory; llama.cpp and our server.
 
     python bench/roofline.py [--model MODEL] [--threads N] [--prompt-tokens 512] [--reply-tokens 64] [--rounds 5] [--quick]
 
 The ceilings are measured in the same rounds, with as many threads: floating-point operations per second of numpy's float32
 matrix product, and bytes per second read from memory. A token of the prompt costs 2 operations per weight of the layers and the
-attention's 4 x layers x width x tokens before it; the output matrix is needed once. A decoded token reads every weight once, and
-the keys and values of all tokens before it. (The table of embeddings is not read but looked up, unless it is the output matrix
+attention's 4 x layers x width x tokens before it; the output matrix is needed once. A decoded token reads every weight once,
+and the keys and values of all tokens before it. (The table of embeddings is not read but looked up, unless it is the output matrix
 too.) llama.cpp computes with 8-bit integers where the CPU can, so its prefill could in principle pass that ceiling.
 
 *bare* is a loop around `llama_decode`, *ours* the same over HTTP with the cache off. The last line is one JSON object.
@@ -24,8 +24,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from _bare import BareLoop
-from _client import Body, Deadline, ask, stream
+from _bare import BareLoop, BareTiming
+from _client import Body, Deadline, Reply, ask, stream
 from _rounds import machine, run_bench
 from _servers import ArmFailed, add_options, end_on_sigterm, ours, setup_of
 from _texts import Texts
@@ -102,6 +102,24 @@ def ceilings(threads: int) -> dict[str, float]:
     return found
 
 
+def fractions(cost: Cost, ceiling: dict[str, float], bare: BareTiming, reply: Reply, num_prompt: int) -> dict[str, float]:
+    """One round's figures."""
+    depth = num_prompt + bare.num_steps / 2
+    prefill_flops = cost.prefill_flops(num_prompt)
+    decode_bytes = cost.decode_bytes(depth) * bare.num_steps
+    served_s = reply.token_at[-1] - reply.token_at[0]
+    return {
+        "gflops_per_s": ceiling["flops_per_s"] / 1e9,
+        "gb_per_s": ceiling["bytes_per_s"] / 1e9,
+        "prefill_ceiling_tokens_per_s": num_prompt * ceiling["flops_per_s"] / prefill_flops,
+        "decode_ceiling_tokens_per_s": ceiling["bytes_per_s"] / cost.decode_bytes(depth),
+        "prefill_of_ceiling_bare": prefill_flops / bare.prefill_s / ceiling["flops_per_s"],
+        "prefill_of_ceiling_ours": prefill_flops / reply.first_token_s / ceiling["flops_per_s"],
+        "decode_of_ceiling_bare": decode_bytes / bare.decode_s / ceiling["bytes_per_s"],
+        "decode_of_ceiling_ours": decode_bytes / served_s / ceiling["bytes_per_s"],
+    }
+
+
 def main() -> None:
     options = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     add_options(options, peer=False)
@@ -128,26 +146,9 @@ def main() -> None:
         for number in range(chosen.rounds or (3 if chosen.quick else 5)):
             ceiling = ceilings(setup.threads)
             bare, reply = loop.run([ids], [forced]), stream(url, body, deadline)
-            served_s = reply.token_at[-1] - reply.token_at[0]
-            depth = len(ids) + forced.num_tokens / 2
-            prefill_flops = cost.prefill_flops(len(ids))
-            decode_bytes = cost.decode_bytes(depth) * bare.num_steps
-            rounds.append(
-                {
-                    "gflops_per_s": ceiling["flops_per_s"] / 1e9,
-                    "gb_per_s": ceiling["bytes_per_s"] / 1e9,
-                    "prefill_ceiling_tokens_per_s": len(ids) * ceiling["flops_per_s"] / prefill_flops,
-                    "decode_ceiling_tokens_per_s": ceiling["bytes_per_s"] / cost.decode_bytes(depth),
-                    "prefill_of_ceiling_bare": prefill_flops / bare.prefill_s / ceiling["flops_per_s"],
-                    "prefill_of_ceiling_ours": prefill_flops / reply.first_token_s / ceiling["flops_per_s"],
-                    "decode_of_ceiling_bare": decode_bytes / bare.decode_s / ceiling["bytes_per_s"],
-                    "decode_of_ceiling_ours": decode_bytes / served_s / ceiling["bytes_per_s"],
-                }
-            )
-            print(
-                f"round {number + 1}: " + ", ".join(f"{name} {value:.3g}" for name, value in rounds[-1].items()),
-                file=sys.stderr,
-            )
+            rounds.append(fractions(cost, ceiling, bare, reply, len(ids)))
+            shown = ", ".join(f"{name} {value:.3g}" for name, value in rounds[-1].items())
+            print(f"round {number + 1}: {shown}", file=sys.stderr)
     report(rounds, facts)
 
 

@@ -4,7 +4,7 @@
 
 8 requests with the same prompt, 2,000 tokens of system prompt and tools and a goal of 32, are sent at the same moment to a
 server that has not seen them. Both servers run for the whole bench and take turns; each round has a prompt of its own, the same
-for both, of exactly the same tokens (`_texts.py`). `--quick`: SmolLM2, two rounds. The last line is one JSON object.
+for both, of exactly the same tokens (`_texts.py`). `--quick`: SmolLM2, two rounds, or one where that took long. The last line is one JSON object.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import argparse
 import json
 import random
 import sys
+import time
 from contextlib import ExitStack
 from statistics import median
 from typing import Any
@@ -25,6 +26,7 @@ from _texts import Forced, Texts
 OURS, PEER = "daneel", "llama-server"
 PREFIX_TOKENS, GOAL_TOKENS, REPLY_TOKENS = 2000, 32, 8
 BOUND = 0.25
+QUICK_S = 150.0
 
 
 def together_once(url: str, messages: list[Body], forced: Forced, number: int, deadline: Deadline) -> dict[str, Any]:
@@ -65,7 +67,13 @@ def main() -> None:
             warm = [{"role": "user", "content": texts.text(16, chance)}]
             together_once(url, warm, texts.forced(REPLY_TOKENS, chance), 1, deadline)
         runs: dict[str, list[dict[str, Any]]] = {arm: [] for arm in urls}
+        began = time.monotonic()
         for number in range(rounds):
+            if chosen.quick and time.monotonic() - began > QUICK_S * number / (number + 1) and number:
+                print(
+                    f"no more rounds: this machine needs {(time.monotonic() - began) / number:.0f} s for one", file=sys.stderr
+                )
+                break
             messages = [
                 {"role": "system", "content": texts.text(chosen.prefix_tokens, chance)},
                 {"role": "user", "content": texts.text(GOAL_TOKENS, chance)},
@@ -80,7 +88,7 @@ def main() -> None:
                 print(f"round {number + 1}, {arm}: the last first token after {last_s:.2f} s", file=sys.stderr)
             if len(counts := {each[-1]["prompt_tokens"] for each in runs.values()}) > 1:
                 raise ArmFailed(f"the servers count the same prompt differently: {sorted(counts)} tokens")
-    report(runs, {**facts, "trials": chosen.trials, "rounds": rounds})
+    report(runs, {**facts, "trials": chosen.trials, "rounds": len(runs[OURS])})
 
 
 def report(runs: dict[str, list[dict[str, Any]]], facts: dict[str, Any]) -> None:
