@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from daneel.bench.diagnose.exact import binomial_tail
 from daneel.bench.diagnose.group import KIND_ALPHA, Cost, Group
-from daneel.bench.diagnose.view import CallView, RunView, facts
+from daneel.bench.diagnose.view import RunView
 from daneel.bench.finding import Finding
 
 BY_CHANCE = 0.1
@@ -35,7 +35,7 @@ class Verification:
                 continue
             if call.name in run.repeating:
                 continue
-            key = _verifies(run, index)
+            key = verifies(run, index)
             if key is not None:
                 found.setdefault(key, []).append(index)
         for name in names:
@@ -74,15 +74,16 @@ class Verification:
             )
 
 
-def _verifies(run: RunView, index: int) -> Key | None:
+def verifies(run: RunView, index: int) -> Key | None:
+    """Whether the run's call with this index brought nothing new, and how; only the run's calls are looked at."""
     call = run.calls[index]
-    said = facts(call.result or "")
     between: str | None = None
-    for earlier in reversed(run.calls[max(0, index - LOOK_BACK) : index]):
+    for place in range(index - 1, max(-1, index - 1 - LOOK_BACK), -1):
+        earlier = run.calls[place]
         if earlier.result is None or earlier.failed:
             continue
         if earlier.changes:
-            wrote = earlier.turn < call.turn and bool(earlier.values & call.values)
+            wrote = earlier.turn < call.turn and not run.values[place].isdisjoint(run.values[index])
             return ("after_write", call.name, earlier.name) if wrote else None
         if earlier.turn == call.turn:
             continue
@@ -91,16 +92,17 @@ def _verifies(run: RunView, index: int) -> Key | None:
                 return "again", call.name, between
             continue
         between = between or earlier.name
-        if _same_fact(call, earlier, said):
+        if _same_fact(run, index, place):
             return "fact", call.name, earlier.name
     return None
 
 
-def _same_fact(call: CallView, earlier: CallView, said: set[str]) -> bool:
-    """Whether all that `call` brought stood in the earlier result; not where it follows up on something that stood there."""
-    text, before = (call.result or "").strip(), earlier.result or ""
-    if any(value in before for value in call.values):
-        return False
+def _same_fact(run: RunView, index: int, place: int) -> bool:
+    """Whether all that a call brought stood in the earlier result; not where it follows up on something that stood there."""
+    said, before = run.result_facts[index], run.calls[place].result or ""
     if said:
-        return said <= facts(before)
-    return len(text) >= MIN_COMMON_CHARS and text in before
+        same = said <= run.result_facts[place]
+    else:
+        text = (run.calls[index].result or "").strip()
+        same = len(text) >= MIN_COMMON_CHARS and text in before
+    return same and not any(value in before for value in run.values[index])
