@@ -25,7 +25,7 @@ PROJECT = Path(__file__).parent / "project"
 
 
 @tool
-def show_definition(name: str) -> str:
+def definition_of(name: str) -> str:
     """Show a function, class or test, and say which file it is in"""
     path, node = one_definition(name)
     return f"{path}:\n{segment(path, node)}"
@@ -36,7 +36,7 @@ thirty = Harness(
     system="You answer questions about a Python project. Use the tools to look.",
     max_tokens=256,
 )
-pruned = thirty.with_changes(tools=[find_text, show_file, list_modules, show_definition, constant_value, who_calls])
+pruned = thirty.with_changes(tools=[find_text, show_file, list_modules, definition_of, constant_value, who_calls])
 bare = thirty.with_changes(tools=[find_text, show_file])
 
 
