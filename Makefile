@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 # `make bench PEER=…/llama-server` compares with it, too; PEER_FLAGS are more flags for it, such as --no-repack
-PEER_ARGS = $(if $(PEER),--peer $(PEER) $(if $(PEER_FLAGS),--peer-args=$(PEER_FLAGS)))
+PEER_ARGS = $(if $(PEER),--peer $(PEER) $(if $(PEER_FLAGS),'--peer-args=$(PEER_FLAGS)'))
 
 .PHONY: help setup demo test check verify bench clean
 

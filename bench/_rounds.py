@@ -43,8 +43,13 @@ class Kept:
             return self._known[name]
         result = self._known[name] = work()
         if self._path is not None:
-            with self._path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps({"setup": self._setup, "key": list(key), "result": result}) + "\n")
+            with self._path.open("a+b") as file:
+                file.seek(0, os.SEEK_END)
+                if file.tell():
+                    file.seek(-1, os.SEEK_END)
+                    if file.read() != b"\n":  # a line that was cut off must not take this one with it
+                        file.write(b"\n")
+                file.write(json.dumps({"setup": self._setup, "key": list(key), "result": result}).encode() + b"\n")
                 file.flush()
                 os.fsync(file.fileno())
         return result

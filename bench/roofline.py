@@ -5,8 +5,8 @@
 The ceilings are measured in the same rounds, with as many threads: floating-point operations per second of numpy's float32
 matrix product, and bytes per second read from memory. A token of the prompt costs 2 operations per weight of the layers and the
 attention's 4 x layers x width x tokens before it; the output matrix is needed once. A decoded token reads every weight once,
-and the keys and values of all tokens before it. (The table of embeddings is not read but looked up, unless it is the output matrix
-too.) llama.cpp computes with 8-bit integers where the CPU can, so its prefill could in principle pass that ceiling.
+and the keys and values of all tokens before it. (The table of embeddings is not read but looked up, unless it is the output
+matrix too.) llama.cpp computes with 8-bit integers where the CPU can, so its prefill could in principle pass that ceiling.
 
 *bare* is a loop around `llama_decode`, *ours* the same over HTTP with the cache off. The last line is one JSON object.
 """

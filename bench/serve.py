@@ -30,7 +30,7 @@ import llama_cpp.llama_cpp as native
 
 from daneel.cli.local_server import LocalServer
 from daneel.server.engines.base import EngineSpec
-from daneel.server.engines.llama_model import LogLines, load_model, make_context
+from daneel.server.engines.llama_model import LogLines, choose_num_threads, load_model, make_context
 from daneel.server.models import resolve
 
 WORDS = "the quick brown fox jumps over the lazy dog while the clock in the hall strikes and nobody counts "
@@ -52,9 +52,9 @@ class Timing:
 class BareLoop:
     """The least that generates: prefill in chunks, then sample and decode one token at a time."""
 
-    def __init__(self, path: Path, context_tokens: int) -> None:
+    def __init__(self, path: Path, context_tokens: int, threads: int) -> None:
         self._log = LogLines()
-        spec = EngineSpec(engine="llama.cpp", model_path=str(path))
+        spec = EngineSpec(engine="llama.cpp", model_path=str(path), num_threads=threads)
         self._chunk = spec.prefill_chunk_tokens
         self._model = load_model(spec, lambda _: None, self._log)
         self._context = make_context(self._model, spec, context_tokens, self._log)
@@ -129,23 +129,25 @@ def main() -> None:
     options.add_argument("--rounds", type=int, default=5)
     options.add_argument("--prompt-words", type=int, default=200)
     options.add_argument("--tokens", type=int, default=64)
+    options.add_argument("--threads", type=int, help="of the engine and of the loop; by default the physical cores")
     chosen = options.parse_args()
     prompt = "Continue this text:\n" + (WORDS * (chosen.prompt_words // len(WORDS.split()) + 1))
     ours, bare = [], []
-    with LocalServer(chosen.model) as url:
+    threads = choose_num_threads(chosen.threads)
+    with LocalServer(chosen.model, extra_args=["--threads", str(threads)]) as url:
         server = Server(url, prompt)
         warm, prompt_ids = server.run(chosen.tokens)
-        loop = BareLoop(Path(resolve(chosen.model).path), len(prompt_ids) + chosen.tokens + 8)
+        loop = BareLoop(Path(resolve(chosen.model).path), len(prompt_ids) + chosen.tokens + 8, threads)
         loop.run(prompt_ids, warm.num_tokens)
         for _ in range(chosen.rounds):
             ours.append(server.run(chosen.tokens)[0])
             bare.append(loop.run(prompt_ids, ours[-1].num_tokens))
     if ours[0].num_tokens < chosen.tokens / 2:
         raise SystemExit(f"the model stopped after {ours[0].num_tokens} tokens: too few to time")
-    report(chosen.model, len(prompt_ids), ours, bare)
+    report(chosen.model, len(prompt_ids), threads, ours, bare)
 
 
-def report(model: str, num_prompt_tokens: int, ours: list[Timing], bare: list[Timing]) -> None:
+def report(model: str, num_prompt_tokens: int, threads: int, ours: list[Timing], bare: list[Timing]) -> None:
     figures = {
         "decode_tokens_per_s": [[timing.decode_tokens_per_s for timing in arm] for arm in (ours, bare)],
         "prefill_tokens_per_s": [[num_prompt_tokens / timing.first_s for timing in arm] for arm in (ours, bare)],
@@ -156,6 +158,7 @@ def report(model: str, num_prompt_tokens: int, ours: list[Timing], bare: list[Ti
         "model": model,
         "llama_cpp_python": llama_cpp.__version__,
         "machine": platform.machine(),
+        "threads": threads,
         "rounds": len(ours),
         "prompt_tokens": num_prompt_tokens,
         "completion_tokens": ours[0].num_tokens,

@@ -4,7 +4,9 @@
 
 8 requests with the same prompt, 2,000 tokens of system prompt and tools and a goal of 32, are sent at the same moment to a
 server that has not seen them. Both servers run for the whole bench and take turns; each round has a prompt of its own, the same
-for both, of exactly the same tokens (`_texts.py`). `--quick`: SmolLM2, two rounds, or one where that took long. The last line is one JSON object.
+for both, of exactly the same tokens (`_texts.py`).
+
+`--quick`: SmolLM2, two rounds, or one where that took long. The last line is one JSON object.
 """
 
 from __future__ import annotations
@@ -69,10 +71,9 @@ def main() -> None:
         runs: dict[str, list[dict[str, Any]]] = {arm: [] for arm in urls}
         began = time.monotonic()
         for number in range(rounds):
-            if chosen.quick and time.monotonic() - began > QUICK_S * number / (number + 1) and number:
-                print(
-                    f"no more rounds: this machine needs {(time.monotonic() - began) / number:.0f} s for one", file=sys.stderr
-                )
+            each_s = (time.monotonic() - began) / max(1, number)
+            if chosen.quick and each_s * (number + 1) > QUICK_S:
+                print(f"no more rounds: this machine needs {each_s:.0f} s for one", file=sys.stderr)
                 break
             messages = [
                 {"role": "system", "content": texts.text(chosen.prefix_tokens, chance)},
