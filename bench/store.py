@@ -129,7 +129,7 @@ def append(folder: Path, num_runs: int, events_each: int) -> float:
 
 
 def append_cpu(folder: Path, num_runs: int, events_each: int) -> float:
-    """Events for a second of this process's work: what is left when nobody else is on the machine, and no disk is waited for."""
+    """Events for a second of this process's work: the same when the machine is busy, or its disk is slow."""
     begin = time.process_time()
     append(folder, num_runs, events_each)
     return num_runs * events_each / (time.process_time() - begin)
@@ -199,6 +199,7 @@ def main() -> int:
     parser.add_argument("--trials", type=int, default=10_000)
     parser.add_argument("--events-each", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--report-only", action="store_true", help="Exit code 0 whatever is measured.")
     parser.add_argument("--keep", type=Path, help="Fill the store in this folder, and leave it there.")
     args = parser.parse_args()
     with ExitStack() as stack:
@@ -230,7 +231,7 @@ def main() -> int:
             }
         )
     )
-    return 0 if ok else 1
+    return 0 if ok or args.report_only else 1
 
 
 if __name__ == "__main__":

@@ -34,6 +34,12 @@ def test_loop(arguments):
     assert result["max_messages"] < 240  # the conversation was made shorter
 
 
+def test_store():
+    result = last_line_of("store.py", "--trials", "20", "--rounds", "1", "--report-only")
+    assert result["events"] == 2000
+    assert all(result[name]["full"]["best"] > 0 for name in ("appended_events_per_s", "appended_events_per_cpu_s", "list_s"))
+
+
 @pytest.mark.model
 def test_serve(smollm2_path):
     arguments = ("--model", str(smollm2_path), "--rounds", "1", "--prompt-words", "20", "--tokens", "8")

@@ -96,7 +96,7 @@ class Plan(Struct, frozen=True, kw_only=True):
 
     def arm(self, name: str) -> ArmFacts:
         """The arm of this name. Raises KeyError."""
-        return next(iter([arm for arm in self.arms if arm.name == name]))
+        return {arm.name: arm for arm in self.arms}[name]
 
     def goal(self, name: str) -> GoalFacts:
         """The goal of this name. Raises KeyError."""

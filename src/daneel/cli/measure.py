@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import msgspec
@@ -14,6 +16,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from daneel import __version__
+from daneel.bench.effectiveness import value
 from daneel.bench.plan import Plan, in_order, plan_of, remaining
 from daneel.bench.record import Trial
 from daneel.bench.runners.runner import Runner
@@ -171,11 +174,12 @@ def _run(findings: Findings, runner: Runner, store: TrialStore) -> None:
     """All trials, with a progress bar on standard error. Ctrl-C ends it; what is stored by then is kept and told."""
     plan = findings.plan
     slots = list(remaining(plan.slots(), findings.trials))
+    so_far = _SoFar(plan, findings.trials)
     try:
         with progress_bar(len(slots)) as update, closing(runner.run(iter(slots))) as trials:
             for trial in trials:
                 findings.trials.append(trial)
-                update(settles(trial), _so_far(findings))
+                update(settles(trial), so_far.add(trial))
     except KeyboardInterrupt:
         findings.interrupted = True
     except UserError as error:
@@ -184,10 +188,26 @@ def _run(findings: Findings, runner: Runner, store: TrialStore) -> None:
     findings.trials = in_order(plan.slots(), store.trials(plan.id))
 
 
-def _so_far(findings: Findings) -> str:
-    summaries = report.summaries_of(findings.plan, findings.trials)
-    known = [f"{name} {summary.numbers.effectiveness:.2f}" for name, summary in summaries.items() if summary.numbers]
-    return "E so far: " + ("  ".join(known) or "-")
+class _SoFar:
+    """E of each arm, kept up to date at the cost of one trial: the mean over its goals of their E, as far as they have any."""
+
+    def __init__(self, plan: Plan, trials: Sequence[Trial]) -> None:
+        self._values: dict[str, dict[str, tuple[float, int]]] = {arm.name: {} for arm in plan.arms}
+        for trial in trials:
+            self.add(trial)
+
+    def add(self, trial: Trial) -> str:
+        """Count the trial, if it is scored; gives what to say of all so far."""
+        if trial.scored:
+            goals = self._values[trial.harness]
+            total, number = goals.get(trial.goal, (0.0, 0))
+            goals[trial.goal] = (total + value(trial), number + 1)
+        known = [
+            f"{name} {fmean(total / number for total, number in goals.values()):.2f}"
+            for name, goals in self._values.items()
+            if goals
+        ]
+        return "E so far: " + ("  ".join(known) or "-")
 
 
 def _tell(out: Console, findings: Findings, *, show_transcript: bool) -> None:
