@@ -84,6 +84,9 @@ def test_no_difference_larger_than_the_margin():
     assert answer.verdict == compare.NO_DIFFERENCE
     assert -0.1 < answer.interval[0] < 0 < answer.interval[1] < 0.1
     assert answer.num_pairs < 60
+    slower = KnownArm(((0.9, True, 2), (0.1, True, 3)))  # 0.05 less: one side of the margin is shut out long before the other
+    for arms in ({"A": steady, "B": slower}, {"A": slower, "B": steady}):
+        assert set(verdicts(compared(arms, margin=0.2)[0]).values()) <= {compare.NO_DIFFERENCE}
     unknown, _ = compared({"A": steady, "B": steady}, margin=0.1, max_pairs=20)
     assert verdicts(unknown) == {("A", "B"): compare.NOT_KNOWN}
 
