@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from math import comb, exp, lgamma, log
+from math import exp, lgamma, log, sqrt
 
 
 def binomial_tail(successes: int, count: int, probability: float) -> float:
@@ -26,16 +26,20 @@ def binomial_tail(successes: int, count: int, probability: float) -> float:
 def hypergeometric(total: int, marked: int, drawn: int) -> dict[int, float]:
     """P(k marked among those drawn), for every possible k."""
     low, high = max(0, drawn + marked - total), min(drawn, marked)
-    ways = comb(total, drawn)
-    return {k: comb(marked, k) * comb(total - marked, drawn - k) / ways for k in range(low, high + 1)}
+    ways = _log_comb(total, drawn)
+    return {k: exp(_log_comb(marked, k) + _log_comb(total - marked, drawn - k) - ways) for k in range(low, high + 1)}
 
 
 def rarely_together(tables: Iterable[tuple[int, int, int, int]]) -> float:
     """The p-value of "two things come together no more rarely than chance", over strata.
 
     Each table is (total, with A, with B, with both). The sum of the "both" is compared with its exact distribution when, in
-    each stratum, A and B are independent and their margins given (Fisher's exact test, stratified; one-sided).
+    each stratum, A and B are independent and their margins given (Fisher's exact test, stratified; one-sided). 1 stands for
+    any p that is not small.
     """
+    tables = list(tables)
+    if not _is_rare(tables):
+        return 1.0
     distribution = {0: 1.0}
     seen = 0
     for total, with_a, with_b, both in tables:
@@ -47,6 +51,17 @@ def rarely_together(tables: Iterable[tuple[int, int, int, int]]) -> float:
                 summed[so_far + k] = summed.get(so_far + k, 0.0) + weight * p
         distribution = summed
     return min(1.0, sum(p for k, p in distribution.items() if k <= seen))
+
+
+def _is_rare(tables: Iterable[tuple[int, int, int, int]]) -> bool:
+    """Whether the sum of "both" is two standard deviations below its mean: else the exact p is not worth its price."""
+    seen = mean = variance = 0.0
+    for total, with_a, with_b, both in tables:
+        expected = with_a * with_b / total
+        seen += both
+        mean += expected
+        variance += expected * (1 - with_a / total) * (total - with_b) / max(1, total - 1)
+    return seen < mean - 2 * sqrt(variance)
 
 
 def more_often_in_first(first: tuple[int, int], second: tuple[int, int]) -> float:

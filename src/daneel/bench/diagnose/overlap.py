@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import combinations, pairwise
 
 from daneel.bench.diagnose.exact import binomial_tail, rarely_together
@@ -12,14 +12,22 @@ from daneel.bench.diagnose.view import RunView
 from daneel.bench.finding import Evidence, Finding, Gain
 
 MIN_EACH_WAY = 3
-"""Achieved trials that must have gone each of the two ways."""
+"""Achieved trials that must have gone each way."""
+MIN_EACH_SHARE = 0.1
+"""And the share of them that must have."""
+ONE_OF_THEM = 0.6
+"""Two tools that are used independently of each other, each in half of the trials, come to one half."""
 BY_CHANCE = 0.1
 """Share of failed calls that may be followed by another tool with the same values without its meaning anything."""
 MAX_PATHS = 500
 
 
 class Alternatives:
-    """`overlap`: among the trials that achieved a goal, those that used A did without B, and the other way round."""
+    """`overlap`: nearly every trial that achieved a goal went through exactly one of some tools, now this one, now that.
+
+    Two conditions, both tested. The tools come together more rarely than chance (Fisher's exact test, by goal); that alone may
+    also come from runs that have room for few calls. And exactly one of them is used in more than `ONE_OF_THEM` of the trials.
+    """
 
     def __init__(self) -> None:
         self._paths: dict[frozenset[str], Evidence] = {}
@@ -29,59 +37,97 @@ class Alternatives:
             self._paths[run.used] = Evidence(run.id, run.calls[0].turn)
 
     def findings(self, group: Group) -> Iterator[Finding]:
-        pairs = []
-        for a, b in combinations(group.names, 2):
-            tables = [_table(used, a, b) for used in group.by_goal.values()]
-            tables = [table for table in tables if table[1] > table[3] and table[2] > table[3]]
-            only_a, only_b = sum(t[1] - t[3] for t in tables), sum(t[2] - t[3] for t in tables)
-            if tables and only_a + only_b:
-                pairs.append((a, b, tables, only_a, only_b))
-        for a, b, tables, only_a, only_b in pairs:
-            if min(only_a, only_b) >= MIN_EACH_WAY:
-                p = rarely_together(tables) * len(pairs)
-                if p <= KIND_ALPHA:
-                    yield self._finding(group, a, b, p)
+        pairs = _pairs(group)
+        apart: dict[str, set[str]] = {}
+        p_apart = 0.0
+        for (a, b), tables in pairs.items():
+            p = rarely_together(tables) * len(pairs)
+            if p <= KIND_ALPHA:
+                apart.setdefault(a, set()).add(b)
+                apart.setdefault(b, set()).add(a)
+                p_apart = max(p_apart, p)
+        for tools in _cliques(apart):
+            finding = self._finding(group, tools, p_apart, num_tests=len(pairs))
+            if finding is not None:
+                yield finding
 
-    def _finding(self, group: Group, a: str, b: str, p: float) -> Finding:
-        through_a, through_b = Tally(), Tally()
-        goals = []
+    def _finding(self, group: Group, tools: Sequence[str], p_apart: float, *, num_tests: int) -> Finding | None:
+        through = {name: Tally() for name in tools}
+        goals, exactly, achieved = [], 0, 0
         for goal, used in group.by_goal.items():
-            _, with_a, with_b, both = _table(used, a, b)
-            if with_a > both and with_b > both:
-                goals.append(goal)
-                for names, tally in used.items():
-                    if (a in names) != (b in names):
-                        (through_a if a in names else through_b).add(tally)
-        better, worse = (a, b) if through_a.mean >= through_b.mean else (b, a)
-        apart = abs(through_a.mean - through_b.mean)
-        num_worse = through_b.num if worse == b else through_a.num
+            ways = {name: Tally() for name in tools}
+            for names, tally in used.items():
+                those = names & ways.keys()
+                if len(those) == 1:
+                    ways[min(those)].add(tally)
+            if sum(tally.achieved > 0 for tally in ways.values()) < 2:
+                continue
+            goals.append(goal)
+            exactly += sum(tally.achieved for tally in ways.values())
+            achieved += sum(tally.achieved for tally in used.values())
+            for name, tally in ways.items():
+                through[name].add(tally)
+        p = max(p_apart, binomial_tail(exactly, achieved, ONE_OF_THEM) * num_tests)
+        fewest = min(tally.achieved for tally in through.values())
+        if p > KIND_ALPHA or fewest < max(MIN_EACH_WAY, MIN_EACH_SHARE * achieved):
+            return None
+        best = max(tools, key=lambda name: through[name].mean)
+        others = [name for name in sorted(tools, key=lambda name: through[name].mean) if name != best]
+        lost = sum(through[name].num * (through[best].mean - through[name].mean) for name in others)
         gain = Gain(
-            round(apart * num_worse / max(1, group.num_scored), 4),
-            f"if the {num_worse} trials that went through {worse} had gone through {better}, at the "
-            f"difference in E of {apart:.2f}; at most, as more may differ between them",
+            round(lost / max(1, group.num_scored), 4),
+            f"if the {sum(through[name].num for name in others)} trials that went through {_listed(others)} had come to what "
+            f"those through {best} did; at most, as more may differ between them",
         )
+        ways_told = ", ".join(f"{through[name].num} through {name} (E {through[name].mean:.2f})" for name in [*others, best])
         text = (
-            f"{a} and {b} stand in for each other: of the trials on {', '.join(goals[:3])}{' …' if len(goals) > 3 else ''} "
-            f"{through_a.num} went through {a} alone (E {through_a.mean:.2f}) and {through_b.num} through {b} alone "
-            f"(E {through_b.mean:.2f})."
+            f"{_listed(tools)} stand in for each other: {exactly} of {achieved} trials that achieved {', '.join(goals[:3])}"
+            f"{' …' if len(goals) > 3 else ''} used exactly one of them. Of all scored trials, {ways_told} alone."
         )
-        evidence = [where for names, where in self._paths.items() if (a in names) != (b in names)]
-        data = {"way": "alternatives", "goals": goals, "keep": better, "through": {a: through_a.num, b: through_b.num}}
-        advice = f"Keep {better}, drop {worse}; or merge them."
-        return group.finding(
-            "overlap", [worse, better], text, advice, gain, p=p, evidence=tuple(evidence[:MAX_EVIDENCE]), data=data
-        )
+        evidence = [where for names, where in self._paths.items() if len(names & through.keys()) == 1]
+        counts = {name: tally.num for name, tally in through.items()}
+        data = {"way": "alternatives", "goals": goals, "keep": best, "through": counts}
+        advice = f"Keep {best}, drop {_listed(others)}; or merge them."
+        evidence = evidence[:MAX_EVIDENCE]
+        return group.finding("overlap", [*others, best], text, advice, gain, p=p, evidence=tuple(evidence), data=data)
 
 
-def _table(used: dict[frozenset[str], Tally], a: str, b: str) -> tuple[int, int, int, int]:
-    """Achieved trials of one goal: all, with A, with B, with both."""
-    total = with_a = with_b = both = 0
-    for names, tally in used.items():
-        total += tally.achieved
-        with_a += tally.achieved if a in names else 0
-        with_b += tally.achieved if b in names else 0
-        both += tally.achieved if a in names and b in names else 0
-    return total, with_a, with_b, both
+def _cliques(apart: dict[str, set[str]]) -> list[tuple[str, ...]]:
+    """Groups in which every tool is apart from every other: each pair, made as large as it can be."""
+    groups: dict[frozenset[str], tuple[str, ...]] = {}
+    for a, near in apart.items():
+        for b in sorted(near):
+            group = [a, b]
+            for c in sorted(apart):
+                if c not in group and all(c in apart[member] for member in group):
+                    group.append(c)
+            groups.setdefault(frozenset(group), tuple(sorted(group)))
+    return list(groups.values())
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _pairs(group: Group) -> dict[tuple[str, str], list[tuple[int, int, int, int]]]:
+    """For each two tools, by goal, achieved trials: all, with A, with B, with both; where each was used without the other."""
+    found: dict[tuple[str, str], list[tuple[int, int, int, int]]] = {}
+    place = {name: number for number, name in enumerate(group.names)}
+    for used in group.by_goal.values():
+        total, having, together = 0, Counter[str](), Counter[tuple[str, str]]()
+        for names, tally in used.items():
+            total += tally.achieved
+            if tally.achieved:
+                known = sorted((name for name in names if name in place), key=place.__getitem__)
+                for name in known:
+                    having[name] += tally.achieved
+                for pair in combinations(known, 2):
+                    together[pair] += tally.achieved
+        for a, b in combinations([name for name in group.names if having[name]], 2):
+            both = together[a, b]
+            if having[a] > both and having[b] > both:
+                found.setdefault((a, b), []).append((total, having[a], having[b], both))
+    return found
 
 
 class Retries:
@@ -100,7 +146,7 @@ class Retries:
             self._barren[call.name] += 1
             if later.name == call.name or later.changes or later.failed or later.is_empty:
                 continue
-            if (values := call.values) and values == later.values:
+            if run.values[index] and run.values[index] == run.values[index + 1]:
                 found.setdefault((call.name, later.name), []).append(index)
                 self._times[call.name, later.name] += 1
         for pair, indexes in found.items():

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from daneel.bench.diagnose.group import KIND_ALPHA, Cost, Group
-from daneel.bench.diagnose.view import CallView, RunView
+from daneel.bench.diagnose.view import RunView
 from daneel.bench.finding import Finding
 
 NUM_PERMUTATIONS = 999
@@ -27,6 +27,8 @@ MIN_SHARE = 0.7
 """This share of A's good calls is followed by B, and of B's this share follows A; else merging them loses something."""
 MIN_TAKEN = 0.5
 """Of these, this share takes a value from A's result."""
+
+MAX_VALUE_CHARS = 500
 
 Pair = tuple[str, str]
 
@@ -43,22 +45,22 @@ class Succession:
         self._cost: dict[Pair, Cost] = {}
 
     def add(self, run: RunView) -> None:
-        calls = [call for call in run.calls if not call.failed]
-        self._calls.update(call.name for call in calls)
-        if len(calls) < 2:
+        good = [index for index, call in enumerate(run.calls) if not call.failed]
+        names = [run.calls[index].name for index in good]
+        self._calls.update(names)
+        if len(good) < 2:
             return
         if self._num_kept < MAX_CALLS:
-            self._sequences.append([call.name for call in calls])
-            self._num_kept += len(calls)
+            self._sequences.append(names)
+            self._num_kept += len(good)
         taken: dict[Pair, list[int]] = {}
-        places = {id(call): index for index, call in enumerate(run.calls)}
-        for call, later in pairwise(calls):
-            if call.name == later.name:
-                continue
-            self._follows[call.name, later.name] += 1
-            if _takes(run, call, later):
-                self._takes[call.name, later.name] += 1
-                taken.setdefault((call.name, later.name), []).append(places[id(later)])
+        for first, second in pairwise(good):
+            pair = run.calls[first].name, run.calls[second].name
+            if pair[0] != pair[1]:
+                self._follows[pair] += 1
+                if _takes(run, first, second):
+                    self._takes[pair] += 1
+                    taken.setdefault(pair, []).append(second)
         for pair, indexes in taken.items():
             self._cost.setdefault(pair, Cost()).add(run, indexes)
 
@@ -89,15 +91,13 @@ class Succession:
         )
 
 
-def _takes(run: RunView, call: CallView, later: CallView) -> bool:
-    """Whether an argument of the later call stands in the earlier result, and was not known before."""
-    if later.turn <= call.turn or not call.result:
+def _takes(run: RunView, first: int, second: int) -> bool:
+    """Whether an argument of the second call stands in the first one's result, and was not known before."""
+    said = run.calls[first].result
+    if run.calls[second].turn <= run.calls[first].turn or not said:
         return False
-    return any(
-        value in call.result and value not in run.prompt and value not in call.values
-        for value in later.values
-        if len(value) < 500
-    )
+    new = (value for value in run.values[second] if value not in run.values[first] and len(value) < MAX_VALUE_CHARS)
+    return any(value in said and value not in run.prompt for value in new)
 
 
 def max_t(

@@ -15,7 +15,7 @@ EMPTY_RESULTS = frozenset({"", "[]", "{}", "null", "none", '""', "()"})
 """Results that say that there is nothing; beside those that begin with "no …" or "nothing", see `CallView.is_empty`."""
 
 _WORD = re.compile(r"\w+")
-_FACT = re.compile(r"\w+(?:[./:-]\w+)*")
+_FACT = re.compile(r"(?<![\w./:-])(?=[\w./:-]*\d)\w+(?:[./:-]\w+)*")
 _NOTHING = re.compile(r"(?:there (?:is|are|was|were) )?(?:no|nothing|none|0)\b[^.\n]{0,60}\.?\s*\Z", re.IGNORECASE)
 _CHANGING = frozenset({"write", "exec"})
 
@@ -27,8 +27,7 @@ def words(text: str) -> set[str]:
 
 def facts(text: str) -> set[str]:
     """Words with a figure in them, of at least four characters: dates, times, amounts, names of files with numbers."""
-    found = _FACT.findall(text[:MAX_TEXT_CHARS].lower())
-    return {word for word in found if len(word) >= 4 and any(char.isdigit() for char in word)}
+    return {word for word in _FACT.findall(text[:MAX_TEXT_CHARS].lower()) if len(word) >= 4}
 
 
 @dataclass(slots=True)
@@ -61,11 +60,6 @@ class CallView:
     @property
     def changes(self) -> bool:
         return bool(self.effects & _CHANGING)
-
-    @property
-    def values(self) -> set[str]:
-        """Its argument values as text, the trivial ones (yes, no, one figure) left out."""
-        return set(telling_values(self.arguments))
 
 
 def telling_values(arguments: Any) -> Iterator[str]:
@@ -139,6 +133,16 @@ class RunView:
         return [words(call.result) if call.result else set() for call in self.calls]
 
     @cached_property
+    def result_facts(self) -> list[set[str]]:
+        """Of each call's result, its facts."""
+        return [facts(call.result) if call.result else set() for call in self.calls]
+
+    @cached_property
+    def values(self) -> list[set[str]]:
+        """Of each call, its argument values as text, the trivial ones left out."""
+        return [set(telling_values(call.arguments)) for call in self.calls]
+
+    @cached_property
     def last_use(self) -> dict[str, int]:
         """For each word of arguments and answer, the last turn whose reply has it; the answer's is after all others."""
         last: dict[str, int] = {}
@@ -160,13 +164,17 @@ class RunView:
 
     @cached_property
     def was_useful(self) -> list[bool]:
-        """Of each call: it worked, and changed something, or something of its result that the prompt lacks was used later."""
-        last, known = self.last_use, self.prompt_words
+        """Of each call: it worked, and changed something, or later arguments or the answer have a word from its result.
+
+        A word that several results have was got from the last of them before its use; one of the prompt, from none.
+        """
+        last, source = self.last_use, dict[str, int]()
+        for index, (call, found) in enumerate(zip(self.calls, self.result_words, strict=True)):
+            source.update((word, index) for word in found if len(word) > 1 and last.get(word, -1) > call.turn)
+        sources = {index for word, index in source.items() if word not in self.prompt_words}
         return [
-            not call.failed
-            and not call.is_empty
-            and (call.changes or any(last.get(word, -1) > call.turn for word in found - known if len(word) > 1))
-            for call, found in zip(self.calls, self.result_words, strict=True)
+            not call.failed and not call.is_empty and (call.changes or index in sources)
+            for index, call in enumerate(self.calls)
         ]
 
     def turns_of(self, indexes: Collection[int]) -> int:
