@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.clock_model import EXPECTED_EFFECTIVENESS, clock_model
+from tests.support.dice_model import dice, write_file
 from tests.support.scripted_server import HANG, ScriptedServer, calls, error, raw, text
 
 from daneel.bench.effectiveness import summarise
@@ -23,6 +24,7 @@ from daneel.cli.local_server import LocalServer
 from daneel.cli.main import main
 from daneel.harness.client import Client
 from daneel.harness.files import load
+from daneel.harness.run_lock import run_lock
 
 CLOCK = Path(__file__).resolve().parents[2] / "examples" / "clock.py"
 
@@ -209,6 +211,123 @@ def test_ctrl_c_prints_what_is_finished_and_leaves_no_half_written_row(tmp_path)
     assert [trial.stop_reason for trial in stored] == ["answered"] * 5 + ["cancelled"]
     assert [trial["run_id"] for trial in found["trials"]] == [trial.run_id for trial in stored]
     assert sum(harness["num_scored"] for harness in found["harnesses"].values()) == 5
+
+
+def interrupted(file, script, *options, after):
+    """A measurement that got Ctrl-C when a request of this number came: its JSON."""
+    reached = threading.Event()
+
+    def until(request):
+        if len(server.requests) < after:
+            return script(request)
+        reached.set()
+        return raw(HANG)
+
+    with ScriptedServer(until) as server:
+        command = [sys.executable, "-m", "daneel", "measure", str(file), "--server", server.url, "--json", *options]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            assert reached.wait(120)
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=120)
+    assert process.returncode == 130, err
+    return json.loads(out)
+
+
+def test_resume_runs_what_is_left_and_nothing_twice(daneel, tmp_path):
+    file = write_file(tmp_path)
+    first = interrupted(file, dice, "--trials", "4", "--seed", "9", "--temperature", "0.3", after=8)
+    num_before = len(first["trials"])
+    assert 1 < num_before < 8
+    assert [t["stop_reason"] for t in first["trials"]][-1] == "cancelled"
+    with ScriptedServer(dice) as server:
+        code, out, err = daneel("measure", "--resume", first["measurement"][:8], "--server", server.url, "--json")
+        requests = server.requests
+    assert code == 0, err
+    found = json.loads(out)
+    assert found["measurement"] == first["measurement"]
+    assert found["trials"][: num_before - 1] == first["trials"][:-1]
+    scored = [(t["harness"], t["index"]) for t in found["trials"] if t["achieved"] is not None]
+    assert sorted(scored) == [(name, index) for name in "AB" for index in range(4)]
+    assert {request["temperature"] for request in requests} == {0.3}, "as it was planned"
+    with ScriptedServer(dice) as server:
+        code, out, _ = daneel("measure", "--resume", "last", "--server", server.url, "--json")
+        assert server.requests == [], "there is nothing left"
+    assert (code, json.loads(out)["trials"]) == (0, found["trials"])
+
+
+def test_resume_refuses_what_would_not_be_the_same_measurement(daneel, tmp_path):
+    file = write_file(tmp_path)
+    with ScriptedServer(dice) as server:
+        code, out, _ = daneel("measure", str(file), "--server", server.url, "--trials", "1", "--json")
+        assert code == 0
+        resume = ("measure", "--resume", json.loads(out)["measurement"], "--server", server.url)
+        source = file.read_text()
+        for old, new, said in (
+            ('"rolled"', '"rolled!"', "harness A has changed since (tool roll); measure it anew"),
+            ('system="B"', 'system="C"', "harness B has changed since (system); measure it anew"),
+            ('== "good"', '== "bad"', "goal lucky has changed since (check); measure it anew"),
+        ):
+            file.write_text(source.replace(old, new))
+            code, _, err = daneel(*resume)
+            assert (code, said in err) == (2, True), err
+        file.write_text(source)
+        assert "give no files" in daneel(*resume, "--seed", "3")[2]
+        assert "no measurement with an id that starts with 'm_nothing'" in daneel("measure", "--resume", "m_nothing")[2]
+        other = error(200, {"data": [{"id": "scripted", "owned_by": "vllm", "max_model_len": 7}]})
+        with ScriptedServer(dice, models=other) as elsewhere:
+            code, _, err = daneel(*resume[:-1], elsewhere.url)
+        assert code == 2
+        assert "serves another model than measurement" in err
+        assert "max_model_len was None, is 7" in err
+        with run_lock(f"measurement {resume[2]}"):
+            code, _, err = daneel(*resume)
+        assert (code, "is under way" in err) == (2, True)
+
+
+def test_without_a_file_or_something_to_resume_that_is_said(daneel):
+    code, _, err = daneel("measure")
+    assert code == 2
+    assert "no harness file is given; or give --resume ID" in err
+
+
+def test_a_goal_whose_check_passes_its_known_fail_is_not_measured(daneel, tmp_path):
+    file = tmp_path / "file.py"
+    file.write_text(
+        "from daneel import Harness, goal\nharness = Harness()\n"
+        "@goal(prompt='Say yes.', known_fail=lambda workspace: 'no')\ndef yes(trial):\n    return True\n"
+    )
+    with ScriptedServer([]) as server:
+        code, _, err = daneel("measure", str(file), "--server", server.url)
+    assert code == 2
+    assert "goal yes: its check passes its known fail" in err
+    with TrialStore() as store:
+        assert store.plans() == []
+
+
+def test_sigterm_ends_it_as_ctrl_c_does_with_its_own_exit_code(tmp_path):
+    waiting = threading.Event()
+
+    def script(request):
+        waiting.set()
+        return raw(HANG)
+
+    with ScriptedServer(script) as server:
+        command = [sys.executable, "-m", "daneel", "measure", str(CLOCK), "--server", server.url]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            assert waiting.wait(120)
+            process.send_signal(signal.SIGTERM)
+            out, err = process.communicate(timeout=120)
+    assert process.returncode == 143, err
+    assert "To go on: daneel measure --resume m_" in out
+
+
+def test_when_the_servers_are_gone_it_stops_early_and_says_how_to_go_on(daneel):
+    with ScriptedServer(lambda _: error(500, "out of memory")) as server:
+        code, _, err = daneel("measure", str(CLOCK), "--server", server.url, "--trials", "50")
+        assert len(server.requests) < 100
+    assert code == 2
+    assert "out of memory" in err
+    assert "daneel measure --resume m_" in err
 
 
 class ScriptingClient(Client):
