@@ -34,6 +34,12 @@ def test_loop(arguments):
     assert result["max_messages"] < 240  # the conversation was made shorter
 
 
+def test_pairs():
+    (row,) = last_line_of("pairs.py", "--quick")["rows"]
+    assert row["fixed"] <= row["betting"] < 3 * row["fixed"]
+    assert row["mean_used"] < row["betting"]
+
+
 def test_store():
     result = last_line_of("store.py", "--trials", "20", "--rounds", "1", "--report-only")
     assert result["events"] == 2000
