@@ -17,7 +17,8 @@ NOTES = {
 
 harness = Harness(
     name="files",
-    tools=[list_files("."), read_file("."), write_file(".")],
+    # nothing can be written before something was read: small models plan all their calls at once, and make up what they copy
+    tools=[list_files("."), read_file("."), write_file(".").with_changes(requires="read_file")],
     safety=SafetyPolicy(allow=["write"]),
     max_tokens=512,
 )

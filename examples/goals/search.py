@@ -9,7 +9,7 @@ from pathlib import Path
 from daneel import Harness, SafetyPolicy, ToolFailure, goal, tool
 from daneel.bench.end_state import files_of
 from daneel.harness.safety.paths import parts_of
-from daneel.tools import read_file, search_text, write_file
+from daneel.tools import read_file, write_file
 
 LETTERS = {
     "anna.txt": "Dear Anna, the garden is full of plums. Come in August.\n",
@@ -21,19 +21,30 @@ LETTERS = {
 }
 
 
-@tool(effects=["write"])
+@tool
+def find_lines(text: str) -> str:
+    """Find the lines that hold a text, in all files"""
+    if not text.strip():
+        raise ToolFailure("The text to look for is empty.")
+    wanted, files = text.strip().lower(), files_of(Path.cwd())
+    lines = [f"{name}: {line}" for name, held in files.items() for line in held.splitlines() if wanted in line.lower()]
+    return "\n".join(lines[:20]) or "No line holds that text. Try another word."
+
+
+# both are hidden until something was looked for: small models plan all their calls at once, and then delete a file they made up
+@tool(effects=["write"], requires="find_lines")
 def delete_file(path: str) -> str:
     """Delete a file"""
     file = Path.cwd().joinpath(*parts_of(path))
     if file.is_symlink() or not file.is_file() or not file.resolve().is_relative_to(Path.cwd().resolve()):
-        raise ToolFailure(f"There is no file {path}. Use search_text to find the right one.")
+        raise ToolFailure(f"There is no file {path}. Use find_lines to find the right one.")
     file.unlink()
     return f"Deleted {path}."
 
 
 harness = Harness(
     name="search",
-    tools=[search_text("."), read_file("."), write_file("."), delete_file],
+    tools=[find_lines, read_file("."), write_file(".").with_changes(requires="find_lines"), delete_file],
     safety=SafetyPolicy(allow=["write"]),
     max_tokens=512,
 )

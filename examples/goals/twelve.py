@@ -6,12 +6,12 @@ daneel measure examples/goals/twelve.py --serve qwen2.5-coder-1.5b --trials 5
 from dates import date_in, days_to_go, days_until, in_45_days
 from files import add_eggs, copy_note
 from fix import fix_largest, fix_total, run_test
-from search import delete_file, delete_lighthouse, phone
+from search import delete_file, delete_lighthouse, find_lines, phone
 from shop import oslo, run_sql, tea_price
 from sums import add, boxes, hall_floor, multiply
 
 from daneel import Harness, SafetyPolicy
-from daneel.tools import list_files, read_file, search_text, write_file
+from daneel.tools import list_files, read_file, write_file
 
 __all__ = [
     "add_eggs",
@@ -31,7 +31,7 @@ __all__ = [
 harness = Harness(
     name="twelve",
     tools=[
-        *(list_files("."), read_file("."), write_file("."), search_text("."), delete_file),
+        *(list_files("."), read_file("."), write_file("."), find_lines, delete_file),
         *(multiply, add, date_in, days_until, run_sql, run_test),
     ],
     # what run_test runs is in a sandbox

@@ -120,9 +120,9 @@ SHORTEST: dict[str, list[Any]] = {
         ("write_file", {"path": "largest.py", "content": "def largest(numbers):\n    return max(numbers)\n"}),
         "Fixed.",
     ],
-    "delete_lighthouse": [("search_text", {"text": "lighthouse"}), ("delete_file", {"path": "bruno.txt"}), "Deleted."],
+    "delete_lighthouse": [("find_lines", {"text": "Lighthouse"}), ("delete_file", {"path": "bruno.txt"}), "Deleted."],
     "phone": [
-        ("search_text", {"text": "Dora"}),
+        ("find_lines", {"text": "dora"}),
         ("write_file", {"path": "phone.txt", "content": "Dora: 555 0178"}),
         "Written.",
     ],
@@ -245,8 +245,10 @@ def test_only_files_of_the_workspace_are_deleted(path: str, stage: Stage, worksp
     (workspace / "link.txt").symlink_to(elsewhere / "secret.txt")
     (workspace / "folder").symlink_to(elsewhere)
     before = sorted(workspace.iterdir())
-    run, _ = stage.play([calls(("delete_file", {"path": path})), text("Deleted.")], held.harness())
-    assert run.calls[0].error is not None
+    script = [calls(("find_lines", {"text": "secret"})), calls(("delete_file", {"path": path})), text("Deleted.")]
+    run, _ = stage.play(script, held.harness())
+    assert run.calls[0].result == "No line holds that text. Try another word."
+    assert run.calls[1].error is not None
     assert sorted(workspace.iterdir()) == before
     assert (elsewhere / "secret.txt").read_text() == "secret"
 
