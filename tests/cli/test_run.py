@@ -86,6 +86,27 @@ def test_json_is_one_object_and_nothing_else(file: Path) -> None:
     assert result.stderr.strip() == "a tool that prints"
 
 
+def test_a_goal_with_a_set_up_is_run_in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("h.py").write_text(
+        "from pathlib import Path\n"
+        "from daneel import Harness, goal\n"
+        "from daneel.tools import read_file\n"
+        "harness = Harness(tools=[read_file('.')])\n"
+        "@goal(prompt='What is in it?', setup=lambda workspace: (workspace / 'in.txt').write_text('milk'))\n"
+        "def told(trial):\n"
+        "    return trial.workspace == Path.cwd() and 'milk' in trial.calls[0].result\n"
+    )
+    Path("key").write_text("k1\n")
+    Path("then.py").write_text("print('in the folder it was called from')\n")
+    with ScriptedServer([calls(("read_file", {"path": "in.txt"})), text("Milk.")]) as server:
+        options = ("--server", server.url, "--goal", "told", "--json", "--key-file", "key")
+        done = daneel("run", "h.py", *options, "--then", f"{sys.executable} then.py")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[0])["achieved"] is True
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name not in ("data", "config")) == ["h.py", "key", "then.py"]
+
+
 def test_a_prompt_is_run_without_a_verdict(file: Path) -> None:
     with ScriptedServer([ANSWER]) as server:
         result = invoke("run", file, "What time?", "--server", server.url, "--json")

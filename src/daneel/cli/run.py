@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import typer
 from rich.console import Console
 
+from daneel.bench.workspace import WorkFolder
 from daneel.cli.approve import NoSandbox, terminal_approver, warn_without_sandbox
 from daneel.cli.connection import INTERRUPTED, clean_stdout, connect, open_transcripts
 from daneel.cli.run_view import RunView
@@ -18,7 +21,7 @@ from daneel.cli.signals import TERMINATED, ends_on_sigterm
 from daneel.cli.then import FAILED as THEN_FAILED
 from daneel.cli.then import Then, ThenFailed, hand_over
 from daneel.errors import UserError
-from daneel.harness.definition import Goal
+from daneel.harness.definition import Goal, Harness
 from daneel.harness.files import HarnessFile, load
 from daneel.harness.loop import run
 from daneel.harness.raised import described, is_interrupt
@@ -71,8 +74,7 @@ def register(app: typer.Typer) -> None:
             held = load(file)
             changes = {"temperature": temperature, "max_turns": max_turns, "first_tool_choice": first_tool_choice}
             options = {name: value for name, value in changes.items() if value is not None}
-            chosen = held.harness(harness).with_changes(**options)
-            chosen = without_sandbox(chosen) if no_sandbox else chosen
+            chosen = _harness_of(held, harness, options, no_sandbox=no_sandbox)
             warn_without_sandbox(chosen)
             wanted = _goal_of(held, prompt, goal)
             _take_lock(stack, lock, lock_name(file, f"goal {goal}" if goal else str(prompt)) if no_overlap else None)
@@ -85,17 +87,23 @@ def register(app: typer.Typer) -> None:
             # what `daneel resume` needs, from whatever folder it is called
             places = {"file": str(file.resolve()), "folder": str(Path.cwd()), "serve": _found(serve)}
             kept = {**labels, **places, "options": options}
-            finished = run(
-                chosen,
-                wanted.prompt if wanted else str(prompt),
-                client=client,
-                observer=view,
-                approver=terminal_approver(view.console),
-                transcript=open_transcripts(stack, kept, bytes_of=client if keep_bytes else None),
-                seed=seed,
-                stream=not no_stream,
-            )
-            achieved, verdict = judge(wanted, finished)
+            transcript = open_transcripts(stack, kept, bytes_of=client if keep_bytes else None)
+            source = file.resolve()
+            with _workspace_for(wanted) as workspace:
+                if workspace is not None:  # loaded again: tools that are made for "." work where they are made
+                    chosen = _harness_of(load(source), harness, options, no_sandbox=no_sandbox)
+                finished = run(
+                    chosen,
+                    wanted.prompt if wanted else str(prompt),
+                    client=client,
+                    observer=view,
+                    approver=terminal_approver(view.console),
+                    transcript=transcript,
+                    seed=seed,
+                    stream=not no_stream,
+                )
+                finished.workspace = workspace
+                achieved, verdict = judge(wanted, finished)
             view.finish(finished, verdict=verdict)
             if as_json:
                 judged = {"goal": wanted.name, "achieved": achieved, "verdict": verdict} if wanted else {}
@@ -107,6 +115,21 @@ def register(app: typer.Typer) -> None:
                 print(f"daneel: {error}", file=sys.stderr)
                 code = code or THEN_FAILED
         raise typer.Exit(code)
+
+
+def _harness_of(held: HarnessFile, name: str | None, options: dict[str, Any], *, no_sandbox: bool) -> Harness:
+    chosen = held.harness(name).with_changes(**options)
+    return without_sandbox(chosen) if no_sandbox else chosen
+
+
+@contextmanager
+def _workspace_for(goal: Goal | None) -> Iterator[Path | None]:
+    """A goal with a set-up is run in a fresh folder, as a trial is; it is gone afterwards."""
+    if goal is None or goal.setup is None:
+        yield None
+        return
+    with WorkFolder() as folder, folder.filled_by(goal) as workspace:
+        yield workspace
 
 
 def _found(model: str | None) -> str | None:

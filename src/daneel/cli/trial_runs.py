@@ -52,7 +52,8 @@ def find_site(stack: ExitStack, *, server: Sequence[str] | None, serve: str | No
     for address in server or []:
         check_encrypted(base_of(address), insecure_http=door.insecure_http)
     client, url = connect(stack, server=server, serve=serve, model=model, door=door)
-    return Site(list(server) if server else [url], url, identify(client), model, door, serve)
+    ours = str(Path(serve).resolve()) if serve is not None and Path(serve).exists() else serve
+    return Site(list(server) if server else [url], url, identify(client), model, door, ours)
 
 
 def check_sources(sources: Sources) -> None:
