@@ -27,6 +27,7 @@ COMMANDS = (
     "compare",
     "gate",
     "diagnose",
+    "report",
     "resume",
     "transcripts",
     "parse",
