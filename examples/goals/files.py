@@ -1,13 +1,14 @@
-"""Goals about files: copy a note; add to a list without losing what is on it (held out).
+"""Goals about files: copy one; add to a list without losing what is on it (held out).
 
 daneel measure examples/goals/files.py --serve qwen2.5-coder-1.5b --trials 5
 """
 
 from pathlib import Path
 
+from plain_files import add_line, copy_file, read_file
+
 from daneel import Harness, SafetyPolicy, goal
 from daneel.bench.end_state import files_of
-from daneel.tools import list_files, read_file, write_file
 
 NOTES = {
     "monday.txt": "Water the plants.\nCall Dora at 5.\n",
@@ -17,10 +18,9 @@ NOTES = {
 
 harness = Harness(
     name="files",
-    # nothing can be written before something was read: small models plan all their calls at once, and make up what they copy
-    tools=[list_files("."), read_file("."), write_file(".").with_changes(requires="read_file")],
+    tools=[read_file, copy_file, add_line],
     safety=SafetyPolicy(allow=["write"]),
-    max_tokens=512,
+    max_tokens=256,
 )
 
 
@@ -49,11 +49,11 @@ def added(workspace: Path) -> str:
 
 
 @goal(
-    prompt="Copy the text of monday.txt into a new file called copy.txt.",
+    prompt="Copy monday.txt to a new file called copy.txt.",
     setup=notes,
     known_pass=copied,
     known_fail=only_said,
-    min_turns=3,
+    min_turns=2,
 )
 def copy_note(trial) -> bool:
     """The copy is there, line for line, and every other file is as it was."""
@@ -63,11 +63,11 @@ def copy_note(trial) -> bool:
 
 
 @goal(
-    prompt="Add eggs to the list in shopping.txt. Keep what is on the list already.",
+    prompt="Add eggs to the list in shopping.txt.",
     setup=notes,
     known_pass=added,
     known_fail=overwritten,
-    min_turns=3,
+    min_turns=2,
     held_out=True,
 )
 def add_eggs(trial) -> bool:

@@ -12,7 +12,7 @@ import pytest
 from tests.support.scripted_server import calls, text
 from tests.support.stage import Stage
 
-from daneel import Goal
+from daneel import Goal, ToolFailure
 from daneel.bench.goal_check import require_sound_goals
 from daneel.bench.known import run_of
 from daneel.harness.files import HarnessFile, load
@@ -24,7 +24,7 @@ KINDS = {
     "dates": ["in_45_days", "days_to_go"],
     "files": ["copy_note", "add_eggs"],
     "fix": ["fix_total", "fix_largest"],
-    "search": ["delete_lighthouse", "phone"],
+    "search": ["lighthouse", "phone"],
     "shop": ["oslo", "tea_price"],
     "sums": ["boxes", "hall_floor"],
 }
@@ -102,16 +102,8 @@ def test_one_harness_for_all_twelve(workspace: Path) -> None:
 SHORTEST: dict[str, list[Any]] = {
     "in_45_days": [("date_in", {"days": 45}), "It will be April 28, 2031."],
     "days_to_go": [("days_until", {"day": "2031-12-24"}), "285 days until December 24, 2031."],
-    "copy_note": [
-        ("read_file", {"path": "monday.txt"}),
-        ("write_file", {"path": "copy.txt", "content": "Water the plants.\nCall Dora at 5."}),
-        "Copied.",
-    ],
-    "add_eggs": [
-        ("read_file", {"path": "shopping.txt"}),
-        ("write_file", {"path": "shopping.txt", "content": "milk\nbread\nEggs"}),
-        "Added.",
-    ],
+    "copy_note": [("copy_file", {"path": "monday.txt", "new_path": "copy.txt"}), "Copied."],
+    "add_eggs": [("add_line", {"path": "shopping.txt", "line": "Eggs"}), "Added."],
     "fix_total": [
         ("write_file", {"path": "total.py", "content": "def total(prices):\n    return sum(prices)\n"}),
         "Fixed.",
@@ -120,12 +112,8 @@ SHORTEST: dict[str, list[Any]] = {
         ("write_file", {"path": "largest.py", "content": "def largest(numbers):\n    return max(numbers)\n"}),
         "Fixed.",
     ],
-    "delete_lighthouse": [("find_lines", {"text": "Lighthouse"}), ("delete_file", {"path": "bruno.txt"}), "Deleted."],
-    "phone": [
-        ("find_lines", {"text": "dora"}),
-        ("write_file", {"path": "phone.txt", "content": "Dora: 555 0178"}),
-        "Written.",
-    ],
+    "lighthouse": [("find_lines", {"text": "Lighthouse"}), "It is bruno.txt."],
+    "phone": [("find_lines", {"text": "dora"}), "It is 555 0178."],
     "oslo": [("run_sql", {"statement": "SELECT count(*) FROM customers WHERE city = 'Oslo'"}), "14 of them live in Oslo."],
     "tea_price": [("run_sql", {"statement": "UPDATE products SET price = 6 WHERE name = 'tea'"}), "Changed."],
     "boxes": [("multiply", {"first": 37, "second": 148}), "37 boxes cost 5,476 euros."],
@@ -177,6 +165,9 @@ def test_the_right_answer_beside_an_emptied_folder(name: str, workspace: Path) -
         ("in_45_days", "It will be April 28 or 29, 2031, or May 1, 2031."),
         ("in_45_days", "It will be April 28."),
         ("days_to_go", "284 or 285 days."),
+        ("lighthouse", "It is bruno.txt, or lighthouse.txt."),
+        ("lighthouse", "It is in the letter to Bruno."),
+        ("phone", "It is 555 0178 or 555 0134."),
         ("oslo", "14 in Oslo, 9 in Bergen."),
         ("oslo", "Fourteen, or 15."),
         ("boxes", "5476 euros."),  # right, but not computed by the tool
@@ -236,19 +227,29 @@ def test_a_statement_that_fails_half_way_changes_nothing(workspace: Path) -> Non
     assert not judged(goal, workspace, "Changed.")
 
 
-@pytest.mark.parametrize("path", ["../outside.txt", "/etc/hostname", ".", "nothing.txt", "link.txt", "folder/secret.txt"])
-def test_only_files_of_the_workspace_are_deleted(path: str, stage: Stage, workspace: Path, tmp_path: Path) -> None:
-    held, _ = goal_in(workspace, "delete_lighthouse")
+@pytest.mark.parametrize("path", ["../outside.txt", "/etc/hostname", ".", "link.txt", "folder/secret.txt", "a\0b", ""])
+def test_only_files_of_the_workspace_are_touched(path: str, workspace: Path, tmp_path: Path) -> None:
     elsewhere = tmp_path.parent / f"{tmp_path.name}-elsewhere"
     elsewhere.mkdir()
     (elsewhere / "secret.txt").write_text("secret")
+    (workspace / "mine.txt").write_text("mine")
     (workspace / "link.txt").symlink_to(elsewhere / "secret.txt")
     (workspace / "folder").symlink_to(elsewhere)
     before = sorted(workspace.iterdir())
-    script = [calls(("find_lines", {"text": "secret"})), calls(("delete_file", {"path": path})), text("Deleted.")]
-    run, _ = stage.play(script, held.harness())
-    assert run.calls[0].result == "No line holds that text. Try another word."
-    assert run.calls[1].error is not None
+    harness = load(FOLDER / "twelve.py").harness()
+    for name, arguments in {
+        "read_file": {"path": path},
+        "write_file": {"path": path, "content": "x"},
+        "copy_file": {"path": "mine.txt", "new_path": path},
+        "add_line": {"path": path, "line": "x"},
+    }.items():
+        tool = harness.tool(name)
+        assert tool is not None
+        with pytest.raises(ToolFailure):
+            tool.run(arguments)
+    finding = harness.tool("find_lines")
+    assert finding is not None
+    assert finding.run({"text": "secret"}) == "No line holds that text. Try another word."
     assert sorted(workspace.iterdir()) == before
     assert (elsewhere / "secret.txt").read_text() == "secret"
 
