@@ -61,7 +61,14 @@ def identify(client: Client) -> ModelIdentity:
 
 
 class ModelChanged(UserError):
-    """A server went away, and the one that took its place serves another model: no further trial would count."""
+    """A server went away, and the one that took its place serves another model: no further trial would count.
+
+    `is_sure` false: it may serve the same, but this trial does not count.
+    """
+
+    def __init__(self, message: str, *, is_sure: bool = True) -> None:
+        super().__init__(message)
+        self.is_sure = is_sure
 
 
 @dataclass(frozen=True)
@@ -101,12 +108,13 @@ def attempt(
         finished = run(harness, goal.prompt, client=client, transcript=transcripts, seed=slot.seed)
         finished.workspace = workspace
         try:
-            other = _other_model(finished, client, model)
-            achieved, why_not = (None, other) if other is not None else _verdict(goal, finished)
+            other = None if finished.stop_reason == "cancelled" else _other_model(finished, client, model)
+            if other is not None:
+                return Attempt(facts.row("invalid", str(other), finished), finished, other if other.is_sure else None)
+            achieved, why_not = _verdict(goal, finished)
         except KeyboardInterrupt:
             return Attempt(facts.row("cancelled", "cancelled while it was judged", finished), finished)
-    stop = None if other is None else ModelChanged(f"{other}; the trials before that are stored")
-    return Attempt(facts.row(finished.stop_reason, why_not, finished, achieved), finished, stop)
+    return Attempt(facts.row(finished.stop_reason, why_not, finished, achieved), finished)
 
 
 def now() -> str:
@@ -155,15 +163,17 @@ class _Facts:
         )
 
 
-def _other_model(finished: Run, client: Client, model: ModelIdentity) -> str | None:
-    """Why a trial tells nothing of `model`: it went on to a server that serves another one."""
+def _other_model(finished: Run, client: Client, model: ModelIdentity) -> ModelChanged | None:
+    """Why a trial tells nothing of `model`: it went on to a server that serves another one, or one that does not say."""
     moved = [event.data for event in finished.events if event.kind == "failed_over"]
     if not moved:
         return None
-    served = identify(client)
-    if served == model:
-        return None
-    return f"{moved[-1]['server']} failed ({moved[-1]['error']}), and {moved[-1]['to']} serves another model ({served.name})"
+    how = f"{moved[-1]['server']} failed ({moved[-1]['error']}), and {moved[-1]['to']}"
+    try:
+        served = identify(client)
+    except UserError as error:
+        return ModelChanged(f"{how} does not say what it serves: {error}", is_sure=False)
+    return None if served == model else ModelChanged(f"{how} serves another model ({served.name})")
 
 
 def _verdict(goal: Goal, finished: Run) -> tuple[bool | None, str | None]:

@@ -97,7 +97,8 @@ def progress_bar(total: int | None) -> Iterator[Callable[[int, str], None]]:
         *(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()),
         *(TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(elapsed_when_finished=True)),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    # the time left is told from an hour's speed: a trial may take longer than the half minute that rich looks back
+    with Progress(*columns, console=Console(stderr=True), transient=True, speed_estimate_period=3600.0) as progress:
         task = progress.add_task("first trial", total=total)
 
         def update(advance: int, said: str) -> None:

@@ -162,6 +162,9 @@ def work(link: Link) -> None:
                     return
     except UserError as error:
         link.send(Failed(str(error)))
+    finally:
+        with suppress(OSError):
+            Path(setup.folder).parent.rmdir()  # nobody else will, if the owner was killed; it is not empty if it was not
 
 
 def main() -> None:
