@@ -1,6 +1,6 @@
 """Tools for files that say as little as can be said.
 
-The ones of `daneel.tools` give examples in their descriptions ("such as notes.txt or src/main.py"). Models below 2B take these for
+Those of `daneel.tools` give examples in their descriptions ("such as notes.txt or src/main.py"). Models below 2B take them for
 files that are there, and read `notes.txt` in a folder that has none.
 """
 
