@@ -67,6 +67,40 @@ def test_json(
     assert [example["ok"] for example in add["examples"]] == [ok, True]
 
 
+GOALS = """
+from daneel import goal
+def fill(workspace):
+    (workspace / "in.txt").write_text("milk")
+def right(workspace):
+    return (workspace / "in.txt").read_text()
+@goal(prompt="What is in it?", setup=fill, known_pass=right, known_fail=lambda workspace: "tea")
+def told(trial):
+    return trial.answer == "milk"
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("", "", None),
+        ('"tea"', '"milk"', "goal told: its check passes its known fail"),
+        (".read_text()", ".read_bytes()", "goal told: its known pass must give the answer's text or a Run"),
+        ('write_text("milk")', "write_bytes(3)", "the set-up of goal told raised TypeError"),
+    ],
+)
+def test_goals_are_checked_by_what_is_known_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], old: str, new: str, said: str | None
+) -> None:
+    content = SOUND + GOALS.replace(old, new)
+    assert check(tmp_path, monkeypatch, content) == (0 if said is None else 1)
+    out = capsys.readouterr().out
+    assert said is None or said in out
+    assert check(tmp_path, monkeypatch, content, "--json") == (0 if said is None else 1)
+    found = json.loads(capsys.readouterr().out)
+    assert found["ok"] is (said is None)
+    assert said is None or said in found["goal_problems"]["told"]
+
+
 def test_a_gate_that_never_opens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert check(tmp_path, monkeypatch, SOUND.replace('requires="add"', 'requires="ad"')) == 2
     assert "tool save comes after ad, which is no tool of this harness" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""`daneel check`: is a harness file sound? Runs the examples of its tools, without a model."""
+"""`daneel check`: is a harness file sound? Runs the examples of its tools and its goals' known answers, without a model."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from daneel.bench.goal_check import require_sound_goals
 from daneel.cli.connection import clean_stdout
-from daneel.harness.definition import Harness
+from daneel.errors import UserError
+from daneel.harness.definition import Goal, Harness
 from daneel.harness.files import load
 from daneel.harness.tools.examples import Checked, check_example
 from daneel.harness.tools.registry import Tool
@@ -29,19 +31,32 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Check a harness file: it loads, its gates can open, and the examples of its tools give what they should.
 
-        No model is needed. Exit code 0 when all is well, 1 when an example fails, 2 when the file cannot be used.
+        So do its goals: the set-up runs, the check passes the known pass and not the known fail. No model is needed.
+        Exit code 0 when all is well, 1 when an example or a goal fails, 2 when the file cannot be used.
         """
         with clean_stdout(as_json) as stdout:
             held = load(file)
             harnesses = {name: held.harness(name) for name in dict.fromkeys(harness or held.harnesses)}
             # a tool that several harnesses share is tried once
             checked = {tool: [check_example(tool, example) for example in tool.examples] for tool in _tools(harnesses)}
+            goals = {name: _problem(goal) for name, goal in held.goals.items()}
+            told = _as_object(harnesses, checked, goals)
             if as_json:
-                print(json.dumps(_as_object(harnesses, checked, held.goals), default=str), file=stdout, flush=True)
+                print(json.dumps(told, default=str), file=stdout, flush=True)
             else:
-                _print(Console(highlight=False), harnesses, checked)
-        is_sound = all(found.problem is None for results in checked.values() for found in results)
-        raise typer.Exit(0 if is_sound else 1)
+                out = Console(highlight=False)
+                _print(out, harnesses, checked)
+                for problem in filter(None, goals.values()):
+                    out.print(f"[red]{escape(problem)}[/red]", soft_wrap=True)
+        raise typer.Exit(0 if told["ok"] else 1)
+
+
+def _problem(goal: Goal) -> str | None:
+    try:
+        require_sound_goals([goal])
+    except UserError as error:
+        return str(error)
+    return None
 
 
 def _tools(harnesses: Mapping[str, Harness]) -> Iterable[Tool]:
@@ -89,7 +104,9 @@ def _facts(tool: Tool) -> list[str]:
     return facts
 
 
-def _as_object(harnesses: Mapping[str, Harness], checked: Mapping[Tool, list[Checked]], goals: Iterable[str]) -> dict[str, Any]:
+def _as_object(
+    harnesses: Mapping[str, Harness], checked: Mapping[Tool, list[Checked]], goals: Mapping[str, str | None]
+) -> dict[str, Any]:
     return {
         "harnesses": {
             name: {
@@ -109,5 +126,7 @@ def _as_object(harnesses: Mapping[str, Harness], checked: Mapping[Tool, list[Che
             for name, harness in harnesses.items()
         },
         "goals": list(goals),
-        "ok": all(found.problem is None for results in checked.values() for found in results),
+        "goal_problems": {name: problem for name, problem in goals.items() if problem is not None},
+        "ok": all(found.problem is None for results in checked.values() for found in results)
+        and all(problem is None for problem in goals.values()),
     }
