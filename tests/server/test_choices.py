@@ -13,7 +13,7 @@ from tests.support.fake_model import FakeEngine, fake_model, step
 
 from daneel.server import chat
 from daneel.server.choices import interleaved, sampling_of
-from daneel.server.engines.base import Sampling, StepOutput
+from daneel.server.engines.base import Sampling, StepOutput, owner_of
 from daneel.wire.errors import ServerUnavailable
 from daneel.wire.requests import parse_chat_request
 
@@ -167,3 +167,18 @@ def test_items_come_as_they_are_there() -> None:
         return found
 
     assert asyncio.run(run()) == [(1, "a"), (1, "b"), (0, "slow")]
+
+
+def test_replies_that_want_no_cache_fork_where_nobody_else_reads() -> None:
+    engine = ChoiceEngine(says("One"), says("Two!"), says("Three"))
+
+    async def run() -> None:
+        await chat.complete(await begin(engine, n=2, cache={"mode": "off"}))
+        await chat.complete(await begin(engine, cache={"mode": "off"}))
+
+    asyncio.run(run())
+    first, second, alone = engine.all_asked
+    assert first["tenant"] == second["tenant"] != "t"
+    assert owner_of(first["tenant"]) == "t"
+    assert (first["use_cache"], first["keep_cache"]) == (True, False)
+    assert (alone["tenant"], alone["use_cache"]) == ("t", False)

@@ -184,6 +184,15 @@ def test_n_replies_share_one_prefill(server: Server) -> None:
     assert server.read("two") == (0, None, "cold")
 
 
+def test_n_replies_without_the_cache_share_one_prefill_and_leave_nothing(server: Server) -> None:
+    server.chat("one")
+    before = server.cache("one")["tokens"]
+    reply = server.chat("one", n=2, cache={"mode": "off"})
+    assert [part["cache"] for part in reply["daneel"]["choices"]] == [{"read_tokens": 0, "source": None, "miss": "off"}] * 2
+    assert reply["usage"]["prompt_tokens_details"]["cached_tokens"] == 0
+    assert server.cache("one")["tokens"] == before
+
+
 def test_n_replies_streamed(server: Server) -> None:
     body = {"messages": DEEP, "n": 2, "stream": True, "stream_options": {"include_usage": True}, "max_tokens": 4}
     body |= {"script": "Ahoy."} if server.url_model == "scripted" else {"temperature": 0}

@@ -22,7 +22,7 @@ import msgspec
 from daneel.server.choices import interleaved, sampling_of, total, whole_report
 from daneel.server.decoding import SCRIPTED, Decoding, plan_decoding
 from daneel.server.engine_process import EngineDied, EngineRestarting
-from daneel.server.engines.base import StepOutput
+from daneel.server.engines.base import StepOutput, private_room
 from daneel.server.prompt import Prompt, build_prompt
 from daneel.server.reply import Item, Piece, PrefillProgress, ReplyBuilder, ReplyOptions
 from daneel.server.served_model import ServedModel
@@ -220,15 +220,17 @@ def _reply_builder(turn: Turn) -> ReplyBuilder:
 async def _outputs(turn: Turn) -> AsyncGenerator[StepOutput, None]:
     """The engine's outputs, its failures as the wire's."""
     decoding = turn.decoding
+    # replies to one request that wants no cache still fork one prompt, where nobody else can see it
+    forks = (turn.request.n or 1) > 1 and not decoding.use_cache
     stream = turn.model.engine.generate(
         prompt_ids=turn.prompt.ids,
         max_tokens=decoding.max_tokens,
         sampling=decoding.sampling,
         grammar=decoding.grammar,
-        use_cache=decoding.use_cache,
+        use_cache=decoding.use_cache or forks,
         keep_cache=decoding.keep_cache,
         pin_s=decoding.pin_s,
-        tenant=turn.tenant,
+        tenant=private_room(turn.tenant, turn.id) if forks else turn.tenant,
         script_ids=decoding.script_ids,
         stop_ids=turn.model.stop_ids,
     )
@@ -287,15 +289,16 @@ def _remember(turn: Turn, builder: ReplyBuilder) -> None:
 def _finish(turn: Turn, builder: ReplyBuilder, clock: _Clock, last: StepOutput, *, truncated: bool) -> Finish:
     reason: FinishReason = "length" if truncated else "tool_calls" if builder.num_good_calls else "stop"
     num_prompt, num_completion = len(turn.prompt.ids), len(builder.token_ids)
+    cached = last.cached_tokens if turn.decoding.use_cache else 0
     usage = Usage(
         prompt_tokens=num_prompt,
         completion_tokens=num_completion,
         total_tokens=num_prompt + num_completion,
-        prompt_tokens_details=PromptTokensDetails(last.cached_tokens),
+        prompt_tokens_details=PromptTokensDetails(cached),
         completion_tokens_details=builder.token_details(),
     )
-    miss = turn.prompt.cache_miss or last.cache_miss
-    report = DaneelReport(clock.timings(last), CacheReport(last.cached_tokens, last.cache_source, miss))
+    found = CacheReport(cached, last.cache_source, turn.prompt.cache_miss or last.cache_miss)
+    report = DaneelReport(clock.timings(last), found if turn.decoding.use_cache else CacheReport(0, None, "off"))
     if turn.request.tools or any(message.get("role") == "tool" for message in turn.request.messages):
         report.tool_result_style = turn.prompt.result_style
     _include(turn, builder, report)

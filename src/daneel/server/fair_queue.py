@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from daneel.server.engines.base import Generate
+from daneel.server.engines.base import Generate, owner_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +44,12 @@ class FairQueue:
             raise LookupError("nothing waits")
         chosen = min(self._waiting.values(), key=self._rank)
         del self._waiting[chosen.request.request_id]
-        self._served[chosen.request.tenant] = next(self._turns)
+        self._served[owner_of(chosen.request.tenant)] = next(self._turns)
         if len(self._served) > 2 * len(self._waiting) + 64:
-            waiting = {queued.request.tenant for queued in self._waiting.values()}
+            waiting = {owner_of(queued.request.tenant) for queued in self._waiting.values()}
             self._served = {tenant: turn for tenant, turn in self._served.items() if tenant in waiting}
         return chosen
 
     def _rank(self, queued: Queued) -> tuple[int, int, int]:
         request = queued.request
-        return -request.priority, self._served.get(request.tenant, 0), queued.arrival
+        return -request.priority, self._served.get(owner_of(request.tenant), 0), queued.arrival

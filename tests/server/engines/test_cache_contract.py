@@ -12,7 +12,7 @@ from tests.support.tiny_engine import finish, request, words
 from tests.support.tiny_models import write_llama
 
 from daneel.server.engines import byte_tokenizer, llama_cpp, scripted
-from daneel.server.engines.base import Engine, EngineSpec, Generate, PromptCache, StepOutput
+from daneel.server.engines.base import Engine, EngineSpec, Generate, PromptCache, StepOutput, private_room
 from daneel.server.engines.cache_state import CacheLimits
 from daneel.server.engines.scripted import MIN_SHARED_TOKENS
 
@@ -93,6 +93,19 @@ def test_replies_to_one_prompt_fork_one_prefill(load: Load, keep_cache: bool) ->
     assert first == 0
     assert all(cached >= 99 - MIN_SHARED_TOKENS for cached in forked)
     assert len(engine.cache_control.entries("")) == (1 if keep_cache else 0)
+
+
+def test_a_private_room_shares_with_nobody_and_leaves_nothing(load: Load) -> None:
+    engine, ids = load(), prompt(100)
+    ask(engine, ids, tenant="a")
+    room = private_room("a", "1")
+    first, *forked = sorted(
+        each.cached_tokens for each in together(engine, *(of(engine, ids, tenant=room, keep_cache=False) for _ in range(3)))
+    )
+    assert first == 0
+    assert all(cached >= 99 - MIN_SHARED_TOKENS for cached in forked)
+    assert engine.cache_control.entries(room) == []
+    assert len(engine.cache_control.entries("a")) == 1
 
 
 def test_tenants_at_the_same_time_share_nothing(load: Load) -> None:

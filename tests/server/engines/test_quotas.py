@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.fake_cells import FakeCells, FakeTier
 
+from daneel.server.engines.base import private_room
 from daneel.server.engines.kv_cache import MIN_KEPT_TOKENS, KvCache, Opened
 from daneel.server.engines.quotas import oldest_of_greediest, tokens_held
 
@@ -177,3 +178,15 @@ def test_a_tier_that_takes_nothing_is_not_saved_for(monkeypatch: pytest.MonkeyPa
 def test_the_oldest_of_whoever_has_most_goes() -> None:
     kept = [(("a", 1), 5), (("b", 2), 3), (("b", 3), 3)]
     assert oldest_of_greediest(kept) == ("b", 2)
+
+
+def test_a_private_room_counts_as_its_owners() -> None:
+    cache, cells = pool(100)
+    mine = fresh(30)
+    run(cache, cells, "quiet", mine)
+    for number in range(12):
+        assert run(cache, cells, private_room("loud", str(number)), fresh(20)) is not None
+    assert set(tokens_held(cache._holders)) == {"quiet", "loud"}
+    again = run(cache, cells, "quiet", [*mine, 0])
+    assert again is not None
+    assert again.num_cached == 30

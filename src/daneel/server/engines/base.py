@@ -106,6 +106,16 @@ class Generate(Struct, frozen=True):
     pin_s: float = 0.0
 
 
+def private_room(tenant: str, name: str) -> str:
+    """A tenant's name for requests that share with each other and with nobody else; it counts as the tenant's in all quotas."""
+    return f"{tenant}/{name}"
+
+
+def owner_of(tenant: str) -> str:
+    """Whose quota it is: the tenant itself, or that of a private room."""
+    return tenant.partition("/")[0]
+
+
 class TokenAlternatives(Struct, frozen=True):
     """Log-probability of a sampled token and of the likeliest alternatives (id, logprob), before any mask or temperature."""
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from daneel.server.engines.base import owner_of
 from daneel.server.engines.prefix import common_prefix_length
 from daneel.server.engines.prefix_tree import Holder, Node, PrefixTree
 from daneel.server.engines.quotas import Wanted, choose_victim
@@ -148,7 +149,7 @@ class KvCache:
         length, source = self.tree.match(tenant, usable, whole=whole) if use else (0, None)
         came_from = "memory" if length else None
         kept = self._kept_elsewhere(tenant, usable, length) if use else None
-        if kept is not None and (fetched := self._fetch(wanted, usable, *kept)):
+        if kept is not None and (fetched := self._fetch(tenant, wanted, usable, *kept)):
             length, source, came_from = fetched
         elif kept is not None:  # the room made for it in vain may have cost what was found
             length, source = self.tree.match(tenant, usable, whole=whole)
@@ -185,7 +186,7 @@ class KvCache:
 
     def checkpoint(self, holder: Holder) -> None:
         """For models that cannot be cut back: keep the state as it is here, besides going on with it."""
-        wanted = Wanted(holder.tenant, self._max_sequences, sequences=True, num_own=1)
+        wanted = Wanted(owner_of(holder.tenant), self._max_sequences, sequences=True, num_own=1)
         if self._rolls_back or (not self._free_seqs and not self._evict_one(wanted, holder)):
             return
         self.publish(holder)
@@ -212,7 +213,7 @@ class KvCache:
     def trim(self, latest: Holder | None = None) -> None:
         """Keep to `max_idle_tokens`; `latest`, a sequence that has just become idle, stays."""
         while self.max_idle_tokens is not None and self._num_idle() > self.max_idle_tokens:
-            wanted = Wanted(latest.tenant if latest else None, self.max_idle_tokens, num_own=1)
+            wanted = Wanted(owner_of(latest.tenant) if latest else None, self.max_idle_tokens, num_own=1)
             if not self._evict_one(wanted, latest, among_idle=True):
                 break
 
@@ -296,10 +297,10 @@ class KvCache:
 
     def _wanted(self, tenant: str | None, *, num_asking: int = 0) -> Wanted:
         """Cells for a tenant. `num_asking`: how many of the running requests are the one that asks."""
-        running = [holder.tenant for holder in self._holders if holder.running]
-        return Wanted(
-            tenant, self.capacity, num_running=len(running) - num_asking, num_own=running.count(tenant or "") - num_asking
-        )
+        running = [owner_of(holder.tenant) for holder in self._holders if holder.running]
+        owner = owner_of(tenant) if tenant is not None else None
+        num_own = running.count(owner or "") - num_asking
+        return Wanted(owner, self.capacity, num_running=len(running) - num_asking, num_own=num_own)
 
     def _make_room(self, num_cells: int, wanted: Wanted, but: Holder | None = None) -> bool:
         while self.num_free < num_cells:
@@ -319,7 +320,8 @@ class KvCache:
         return True
 
     def _keep_elsewhere(self, holder: Holder) -> None:
-        if holder.num_tokens < MIN_KEPT_TOKENS or not any(tier.takes for tier in self._tiers):
+        private = holder.tenant != owner_of(holder.tenant)
+        if private or holder.num_tokens < MIN_KEPT_TOKENS or not any(tier.takes for tier in self._tiers):
             return
         state = self._memory.save(holder.seq)
         if state is not None:
@@ -335,10 +337,9 @@ class KvCache:
         return best
 
     def _fetch(
-        self, wanted: Wanted, ids: Sequence[int], tier: Tier, length: int, kept: Sequence[int], name: str
+        self, tenant: str, wanted: Wanted, ids: Sequence[int], tier: Tier, length: int, kept: Sequence[int], name: str
     ) -> tuple[int, Holder, str] | None:
         """Bring a kept sequence back into the cells, as an idle one to share from."""
-        tenant = wanted.tenant or ""
         state = tier.get(tenant, kept)
         if state is None or not self._make_room(len(kept), wanted):
             return None

@@ -11,6 +11,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from daneel.server.engines.base import owner_of
 from daneel.server.engines.prefix_tree import Holder, Node
 
 Key = TypeVar("Key", bound=Hashable)
@@ -21,7 +22,7 @@ MAX_PINNED_SHARE = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """For whom room is made: a tenant (`None`: for all that run), and of what, `total` being all there is.
+    """For whom room is made: an owner (`None`: for all that run), and of what, `total` being all there is.
 
     `num_running`: requests that run besides the one room is made for, of all tenants; `num_own`: of this one.
     """
@@ -40,7 +41,8 @@ def tokens_held(holders: Iterable[Holder]) -> dict[str, int]:
     for holder in holders:
         way = _new_nodes(holder, seen)
         seen.update(way)
-        held[holder.tenant] = held.get(holder.tenant, 0) + len(holder.own) + sum(len(node.run) for node in way)
+        owner = owner_of(holder.tenant)
+        held[owner] = held.get(owner, 0) + len(holder.own) + sum(len(node.run) for node in way)
     return held
 
 
@@ -52,7 +54,7 @@ def choose_victim(holders: Sequence[Holder], wanted: Wanted, *, now: float, but:
     pinned = _pinned(holders, share * MAX_PINNED_SHARE, wanted.sequences, now)
     idle = [each for each in holders if not each.running and each is not but]
     free = [each for each in idle if each not in pinned]
-    over = [each for each in free if held[each.tenant] > share or each.tenant == wanted.tenant]
+    over = [each for each in free if held[owner_of(each.tenant)] > share or owner_of(each.tenant) == wanted.tenant]
     may_go = over
     if not may_go and (wanted.tenant is None or not wanted.num_own):
         may_go = free
@@ -60,7 +62,7 @@ def choose_victim(holders: Sequence[Holder], wanted: Wanted, *, now: float, but:
         may_go = idle
     if not may_go:
         return None
-    return min(may_go, key=lambda each: (-held[each.tenant], each.used_at))
+    return min(may_go, key=lambda each: (-held[owner_of(each.tenant)], each.used_at))
 
 
 def oldest_of_greediest(kept: Iterable[tuple[tuple[str, Key], int]]) -> tuple[str, Key]:
@@ -76,7 +78,7 @@ def oldest_of_greediest(kept: Iterable[tuple[tuple[str, Key], int]]) -> tuple[st
 def _sequences_held(holders: Iterable[Holder]) -> dict[str, int]:
     held: dict[str, int] = {}
     for holder in holders:
-        held[holder.tenant] = held.get(holder.tenant, 0) + 1
+        held[owner_of(holder.tenant)] = held.get(owner_of(holder.tenant), 0) + 1
     return held
 
 
