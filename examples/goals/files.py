@@ -5,7 +5,7 @@ daneel measure examples/goals/files.py --serve qwen2.5-coder-1.5b --trials 5
 
 from pathlib import Path
 
-from plain_files import add_line, copy_file, read_file
+from plain_files import add_line, copy_file
 
 from daneel import Harness, SafetyPolicy, goal
 from daneel.bench.end_state import files_of
@@ -18,7 +18,7 @@ NOTES = {
 
 harness = Harness(
     name="files",
-    tools=[read_file, copy_file, add_line],
+    tools=[copy_file, add_line],
     safety=SafetyPolicy(allow=["write"]),
     max_tokens=256,
 )

@@ -6,7 +6,7 @@ daneel measure examples/goals/search.py --serve qwen2.5-coder-1.5b --trials 5
 import re
 from pathlib import Path
 
-from plain_files import find_lines, read_file
+from plain_files import find_lines
 
 from daneel import Harness, goal
 from daneel.bench.end_state import files_of
@@ -20,7 +20,7 @@ LETTERS = {
     "emil.txt": "Dear Emil, the house needs a new roof.\n",
 }
 
-harness = Harness(name="search", tools=[find_lines, read_file], max_tokens=256)
+harness = Harness(name="search", tools=[find_lines], max_tokens=256)
 
 
 def letters(workspace: Path) -> None:
