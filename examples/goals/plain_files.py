@@ -51,10 +51,10 @@ def add_line(path: str, line: str) -> str:
 
 
 @tool
-def find_lines(text: str) -> str:
-    """Find the lines that hold a text, in all files"""
-    if not text.strip():
-        raise ToolFailure("The text to look for is empty.")
-    wanted, files = text.strip().lower(), files_of(Path.cwd())
+def find_lines(word: str) -> str:
+    """Find the lines with a word, in all files"""
+    if not word.strip():
+        raise ToolFailure("The word to look for is empty.")
+    wanted, files = word.strip().lower(), files_of(Path.cwd())
     lines = [f"{name}: {line}" for name, held in files.items() for line in held.splitlines() if wanted in line.lower()]
-    return "\n".join(lines[:20]) or "No line holds that text. Try another word."
+    return "\n".join(lines[:20]) or "No line has that word. Try another one."

@@ -112,8 +112,8 @@ SHORTEST: dict[str, list[Any]] = {
         ("write_file", {"path": "largest.py", "content": "def largest(numbers):\n    return max(numbers)\n"}),
         "Fixed.",
     ],
-    "lighthouse": [("find_lines", {"text": "Lighthouse"}), "It is bruno.txt."],
-    "phone": [("find_lines", {"text": "dora"}), "It is 555 0178."],
+    "lighthouse": [("find_lines", {"word": "Lighthouse"}), "It is bruno.txt."],
+    "phone": [("find_lines", {"word": "dora"}), "It is 555 0178."],
     "oslo": [("run_sql", {"statement": "SELECT count(*) FROM customers WHERE city = 'Oslo'"}), "14 of them live in Oslo."],
     "tea_price": [("run_sql", {"statement": "UPDATE products SET price = 6 WHERE name = 'tea'"}), "Changed."],
     "boxes": [("multiply", {"first": 37, "second": 148}), "37 boxes cost 5,476 euros."],
@@ -249,7 +249,7 @@ def test_only_files_of_the_workspace_are_touched(path: str, workspace: Path, tmp
             tool.run(arguments)
     finding = harness.tool("find_lines")
     assert finding is not None
-    assert finding.run({"text": "secret"}) == "No line holds that text. Try another word."
+    assert finding.run({"word": "secret"}) == "No line has that word. Try another one."
     assert sorted(workspace.iterdir()) == before
     assert (elsewhere / "secret.txt").read_text() == "secret"
 
