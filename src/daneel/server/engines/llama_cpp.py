@@ -30,6 +30,7 @@ from daneel.server.engines.base import (
     StepOutput,
     StopCause,
     TokenAlternatives,
+    owner_of,
 )
 from daneel.server.engines.cache_control import CacheControl
 from daneel.server.engines.cache_tiers import Tiers
@@ -177,10 +178,10 @@ class LlamaCppEngine:
     def _start_waiting(self) -> list[StepOutput]:
         """Give sequences that wait their place in the cells, oldest first. Returns those that can never have one."""
         failed: list[StepOutput] = []
-        served = {each.request.tenant for each in self._sequences if each.holder is not None}
+        served = {owner_of(each.request.tenant) for each in self._sequences if each.holder is not None}
         held_up: set[str] = set()
         for sequence in [each for each in self._sequences if each.holder is None]:
-            tenant = sequence.request.tenant
+            tenant = owner_of(sequence.request.tenant)
             if tenant in held_up or self._waits_for_another(sequence):
                 continue
             if self._start(sequence):
