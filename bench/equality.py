@@ -206,7 +206,7 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--prefill-step-size", type=int, default=256)
     parser.add_argument("--at-a-time", type=int, default=8)
-    parser.add_argument("--bound", type=float, default=0.5, help="the largest difference of log-probabilities that is in order")
+    parser.add_argument("--bound", type=float, default=1.0, help="the largest difference of log-probabilities that is in order")
     options = parser.parse_args()
     arms = run(options)
     print(file=sys.stderr)
@@ -214,7 +214,8 @@ def main() -> int:
         figures = arm.figures()
         print(
             f"{name:<8} {figures['equal']}/{figures['of']} replies equal, log-probabilities differ by at most "
-            f"{figures['max_logprob_difference']}, widest tie that fell the other way {figures['widest_tie_that_fell_the_other_way']}"
+            f"{figures['max_logprob_difference']}, widest tie that fell the other way "
+            f"{figures['widest_tie_that_fell_the_other_way']}"
         )
     in_order = all(arm.max_difference <= options.bound for arm in arms.values())
     result = {
