@@ -32,6 +32,9 @@ def register(app: typer.Typer) -> None:
         last: bool = typer.Option(False, "--last", help="The newest measurement; without any, the newest run."),
         all_runs: bool = typer.Option(False, "--all", help="Everything that is stored."),
         harness: list[str] = typer.Option([], help="Only these harnesses (repeatable)."),
+        held_out: bool = typer.Option(
+            False, "--held-out", help="Trials on held-out goals, too: they can then no longer confirm what is found."
+        ),
         server: list[str] = typer.Option(
             None, "--server", metavar="URL", help="Count tokens with this server's tokenizer; without it, by characters."
         ),
@@ -54,7 +57,7 @@ def register(app: typer.Typer) -> None:
             counter = view.token_counter(stack, server=server, serve=serve, model=model, door=door)
             reader = stack.enter_context(RunReader())
             selection = _selection(reader, names or [], last=last, all_runs=all_runs)
-            diagnosis = diagnose(_wanted(_with_progress(reader, selection), harness), counter=counter)
+            diagnosis = diagnose(_wanted(_with_progress(reader, selection), harness), counter=counter, held_out=held_out)
             if not diagnosis.harnesses:
                 raise UserError(
                     f"no run of {', '.join(harness)} among these" if harness else "these trials left no transcripts"
@@ -94,6 +97,8 @@ def _print(out: Console, diagnosis: Diagnosis) -> None:
         scored = f", {report.num_scored} scored" if report.num_scored != report.num_runs else ""
         known = f", E {report.effectiveness:.2f}" if report.effectiveness is not None else ""
         out.print(Text(printable(f"{name}: {report.num_runs} runs{scored}{known}, {len(report.tools)} tools"), style="bold"))
+        if report.num_left_out:
+            out.print(Text(f"{report.num_left_out} more were left out: invalid, cancelled, or on held-out goals.", style="dim"))
         if report.unreadable_events:
             out.print(Text(f"{report.unreadable_events} events could not be read and are left out.", style="yellow"))
         out.print()

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from daneel.formats.registry import FAMILIES
-from daneel.harness.safety.untrusted import FENCE_CLOSE, bounded, defused, fence, is_structural, visible
+from daneel.harness.safety.untrusted import FENCE_CLOSE, bounded, defused, fence, is_structural, unfenced, visible
 
 MARKERS = sorted({marker for family in FAMILIES.values() for marker in family.markers})
 STRUCTURAL = [marker for marker in MARKERS if is_structural(marker)]
@@ -106,3 +106,9 @@ def test_markers_that_a_cut_would_join_do_not_form() -> None:
 
 def test_visible_shows_what_a_terminal_would_obey() -> None:
     assert visible("a\x1b[2Jb\u202ec\td\n") == "a\\x1b[2Jb\\u202ec\td\n"
+
+
+def test_a_fence_is_taken_off_again() -> None:
+    assert unfenced(fence("a\nb", "read_file")) == "a\nb"
+    assert unfenced("3 lines:\n" + fence("a", "read_file") + "\nand more") == "3 lines:\na\nand more"
+    assert unfenced("no fence [end of data] here") == "no fence [end of data] here"

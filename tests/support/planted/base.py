@@ -16,7 +16,8 @@ from daneel import Harness
 from daneel.bench.diagnose.view import CallView, RunView
 from daneel.harness.definition import Goal
 from daneel.harness.reply import Reply
-from daneel.wire.messages import FunctionCall, Message, ToolCall, Usage
+from daneel.harness.safety.untrusted import unfenced
+from daneel.wire.messages import FunctionCall, Message, ToolCall
 
 Results = Sequence[str]
 Said = str | Callable[[Results], str]
@@ -92,16 +93,15 @@ class ScriptClient:
         planted, goal = self.by_prompt[messages[0]["content"], messages[1]["content"]]
         script = planted.script(goal, (params or {})["seed"])
         turn = sum(message["role"] == "assistant" for message in messages)
-        results = [message["content"] for message in messages if message["role"] == "tool"]
-        usage = Usage(prompt_tokens=100, completion_tokens=10, total_tokens=110)
+        results = [unfenced(message["content"]) for message in messages if message["role"] == "tool"]
         if turn >= len(script.turns):
-            return Reply(Message(role="assistant", content=resolved(script.answer, results)), "stop", usage)
+            return Reply(Message(role="assistant", content=resolved(script.answer, results)), "stop")
         calls = []
         for index, (name, arguments) in enumerate(script.turns[turn]):
             given = {key: resolved(value, results) for key, value in arguments.items()}
             function = FunctionCall(name=name, arguments=json.dumps(given))
-            calls.append(ToolCall(id=f"c{turn}_{index}", function=function, index=index))
-        return Reply(Message(role="assistant", content=None, tool_calls=calls), "tool_calls", usage)
+            calls.append(ToolCall(id=f"c{turn}_{index}", type="function", index=index, function=function))
+        return Reply(Message(role="assistant", content=None, tool_calls=calls), "tool_calls")
 
 
 def play(planted: Planted, goal: str, seed: int) -> RunView:

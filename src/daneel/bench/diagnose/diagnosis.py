@@ -37,6 +37,8 @@ class HarnessReport(Struct, frozen=True, kw_only=True):
     harness_hash: str
     tools: tuple[str, ...]
     num_runs: int
+    num_left_out: int
+    """Runs that were not looked at: invalid or cancelled ones, and those on held-out goals."""
     num_scored: int
     num_achieved: int
     effectiveness: float | None
@@ -53,8 +55,12 @@ class Diagnosis(Struct, frozen=True, kw_only=True):
     """How tokens were counted."""
 
 
-def diagnose(runs: Iterable[RunView], *, counter: TokenCounter | None = None) -> Diagnosis:
-    """Read runs, of any number of harnesses, and say what was found in each."""
+def diagnose(runs: Iterable[RunView], *, counter: TokenCounter | None = None, held_out: bool = False) -> Diagnosis:
+    """Read runs, of any number of harnesses, and say what was found in each.
+
+    Runs that were cut short by a failure or a person are left out, and so are those on held-out goals unless `held_out`: what
+    they say would no longer confirm anything.
+    """
     counter = counter or TokenCounter()
     groups: dict[tuple[str, str], tuple[Group, list[Collector]]] = {}
     for run in runs:
@@ -62,6 +68,9 @@ def diagnose(runs: Iterable[RunView], *, counter: TokenCounter | None = None) ->
         if key not in groups:
             groups[key] = Group(*key, run.declarations, run.names, counter), _collectors()
         group, collectors = groups[key]
+        if run.stop_reason in ("invalid", "cancelled") or (run.held_out and not held_out):
+            group.num_left_out += 1
+            continue
         group.add(run)
         for collector in collectors:
             collector.add(run)
@@ -117,6 +126,7 @@ def _report(group: Group) -> HarnessReport:
         harness_hash=group.harness_hash,
         tools=group.names,
         num_runs=group.num_runs,
+        num_left_out=group.num_left_out,
         num_scored=group.num_scored,
         num_achieved=sum(tally.achieved for tally in tallies),
         effectiveness=total / group.num_scored if group.num_scored else None,

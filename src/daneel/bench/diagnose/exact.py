@@ -1,9 +1,12 @@
-"""Exact tests of counts. Pure; no normal approximations, so that few trials give no false certainty."""
+"""Exact tests of counts, so that few trials give no false certainty; where counts are large, normal approximations. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from math import exp, lgamma, log, sqrt
+from statistics import NormalDist
+
+LARGE_VARIANCE = 30.0
 
 
 def binomial_tail(successes: int, count: int, probability: float) -> float:
@@ -35,33 +38,34 @@ def rarely_together(tables: Iterable[tuple[int, int, int, int]]) -> float:
 
     Each table is (total, with A, with B, with both). The sum of the "both" is compared with its exact distribution when, in
     each stratum, A and B are independent and their margins given (Fisher's exact test, stratified; one-sided). 1 stands for
-    any p that is not small.
+    any p that is not small; where the sum's variance is above `LARGE_VARIANCE`, it is the normal distribution's.
     """
     tables = list(tables)
-    if not _is_rare(tables):
+    mean, variance = _moments(tables)
+    together = sum(both for _, _, _, both in tables)
+    if together >= mean - 2 * sqrt(variance):
         return 1.0
+    if variance > LARGE_VARIANCE:
+        return NormalDist(mean, sqrt(variance)).cdf(together + 0.5)
     distribution = {0: 1.0}
-    seen = 0
-    for total, with_a, with_b, both in tables:
-        seen += both
+    for total, with_a, with_b, _ in tables:
         stratum = hypergeometric(total, with_a, with_b)
         summed: dict[int, float] = {}
         for so_far, weight in distribution.items():
             for k, p in stratum.items():
                 summed[so_far + k] = summed.get(so_far + k, 0.0) + weight * p
         distribution = summed
-    return min(1.0, sum(p for k, p in distribution.items() if k <= seen))
+    return min(1.0, sum(p for k, p in distribution.items() if k <= together))
 
 
-def _is_rare(tables: Iterable[tuple[int, int, int, int]]) -> bool:
-    """Whether the sum of "both" is two standard deviations below its mean: else the exact p is not worth its price."""
-    seen = mean = variance = 0.0
-    for total, with_a, with_b, both in tables:
+def _moments(tables: Iterable[tuple[int, int, int, int]]) -> tuple[float, float]:
+    """Mean and variance of the sum of the "both", their margins given."""
+    mean = variance = 0.0
+    for total, with_a, with_b, _ in tables:
         expected = with_a * with_b / total
-        seen += both
         mean += expected
         variance += expected * (1 - with_a / total) * (total - with_b) / max(1, total - 1)
-    return seen < mean - 2 * sqrt(variance)
+    return mean, variance
 
 
 def more_often_in_first(first: tuple[int, int], second: tuple[int, int]) -> float:

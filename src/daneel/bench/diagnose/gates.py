@@ -18,7 +18,7 @@ class Gates:
 
     def __init__(self) -> None:
         self._all: dict[str, Counts] = {}
-        self._after: dict[tuple[str, str], Counts] = {}
+        self._after: dict[str, dict[str, Counts]] = {}
         """For a tool and another one: the calls of the first that came after a good call of the second."""
         self._early: dict[str, Cost] = {}
         """Calls of a tool that were of no use, up to the first one that was."""
@@ -29,11 +29,14 @@ class Gates:
         early: dict[str, list[int]] = {}
         for index, (call, useful) in enumerate(zip(run.calls, run.was_useful, strict=True)):
             if call.problem is None:
-                keys = [(call.name, other) for other in called if other != call.name]
-                counts = [self._all.setdefault(call.name, [0, 0]), *(self._after.setdefault(key, [0, 0]) for key in keys)]
-                for each in counts:
-                    each[0] += useful
-                    each[1] += 1
+                after = self._after.setdefault(call.name, {})
+                for other in called:
+                    counts = after.get(other) or after.setdefault(other, [0, 0])
+                    counts[0] += useful
+                    counts[1] += 1
+                counts = self._all.setdefault(call.name, [0, 0])
+                counts[0] += useful
+                counts[1] += 1
                 if useful:
                     was_of_use.add(call.name)
                 elif call.name not in was_of_use:
@@ -45,8 +48,13 @@ class Gates:
 
     def findings(self, group: Group) -> Iterator[Finding]:
         best: dict[str, tuple[float, str]] = {}
-        tested = {pair: after for pair, after in self._after.items() if after[1] < self._all[pair[0]][1]}
-        for (tool, other), after in tested.items():
+        tested = [
+            (tool, other, after)
+            for tool, others in self._after.items()
+            for other, after in others.items()
+            if other != tool and after[1] < self._all[tool][1]
+        ]
+        for tool, other, after in tested:
             total = self._all[tool]
             if not after[0] or after[0] < total[0]:
                 continue  # a gate would forbid calls that were of use
@@ -58,7 +66,8 @@ class Gates:
             yield self._finding(group, tool, other, p)
 
     def _finding(self, group: Group, tool: str, other: str, p: float) -> Finding:
-        after, num_before = self._after[tool, other], self._all[tool][1] - self._after[tool, other][1]
+        after = self._after[tool][other]
+        num_before = self._all[tool][1] - after[1]
         cost = self._early[tool]
         text = (
             f"{tool} was called {num_before} times before {other} had been, and was never of use; afterwards it was so in "

@@ -47,6 +47,7 @@ class Group:
     names: tuple[str, ...]
     counter: TokenCounter
     num_runs: int = 0
+    num_left_out: int = 0
     num_scored: int = 0
     unreadable: int = 0
     by_goal: dict[str, dict[frozenset[str], Tally]] = field(default_factory=dict)

@@ -30,11 +30,12 @@ class Alternatives:
     """
 
     def __init__(self) -> None:
-        self._paths: dict[frozenset[str], Evidence] = {}
+        self._paths: dict[frozenset[str], tuple[str, dict[str, int]]] = {}
+        """For each set of tools used: a run of it, and the turn in which it called each of them."""
 
     def add(self, run: RunView) -> None:
-        if run.achieved and run.calls and run.used not in self._paths and len(self._paths) < MAX_PATHS:
-            self._paths[run.used] = Evidence(run.id, run.calls[0].turn)
+        if run.achieved and run.used not in self._paths and len(self._paths) < MAX_PATHS:
+            self._paths[run.used] = run.id, {call.name: call.turn for call in reversed(run.calls)}
 
     def findings(self, group: Group) -> Iterator[Finding]:
         pairs = _pairs(group)
@@ -84,7 +85,8 @@ class Alternatives:
             f"{_listed(tools)} stand in for each other: {exactly} of {achieved} trials that achieved {', '.join(goals[:3])}"
             f"{' …' if len(goals) > 3 else ''} used exactly one of them. Of all scored trials, {ways_told} alone."
         )
-        evidence = [where for names, where in self._paths.items() if len(names & through.keys()) == 1]
+        paths = [(names & through.keys(), where) for names, where in self._paths.items()]
+        evidence = [Evidence(run_id, turns[min(those)]) for those, (run_id, turns) in paths if len(those) == 1]
         counts = {name: tally.num for name, tally in through.items()}
         data = {"way": "alternatives", "goals": goals, "keep": best, "through": counts}
         advice = f"Keep {best}, drop {_listed(others)}; or merge them."

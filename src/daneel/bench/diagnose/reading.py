@@ -1,30 +1,25 @@
 """Reads stored runs for diagnosis, one after the other: of a million events, those of one run are in memory at a time.
 
-Only the kinds of events that diagnosis looks at are read and decoded. What cannot be read is counted in the run's `unreadable`
-and left out; the rest of the run still counts.
+Only the kinds of events that diagnosis looks at are read.
 """
 
 from __future__ import annotations
 
-import json
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
 
 from daneel.bench import store as trial_store
-from daneel.bench.diagnose.logprobs import margins
-from daneel.bench.diagnose.view import CallView, RunView
+from daneel.bench.diagnose.events import begun, decoded, fill
+from daneel.bench.diagnose.view import RunView
 from daneel.bench.record import Trial
 from daneel.errors import UserError
 from daneel.harness import transcript
-
-_T = TypeVar("_T")
 
 _EVENTS = """
 SELECT kind, turn, data FROM events WHERE run_id = ? AND (
@@ -34,44 +29,13 @@ SELECT kind, turn, data FROM events WHERE run_id = ? AND (
 _ABOUT = "SELECT about, stop_reason FROM runs WHERE id = ?"
 
 
-class _Request(Struct):
-    tools: list[str] | None = None
-
-
-class _Call(Struct):
-    id: str
+class _Goal(Struct):
     name: str
-    arguments: Any = None
-    effects: list[str] = []
+    held_out: bool = False
 
 
-class _Result(Struct):
-    id: str
-    name: str | None = None
-    result: str | None = None
-    error: str | None = None
-
-
-class _Told(Struct):
-    id: str | None = None
-    name: str | None = None
-    problem: str | None = None
-    error: str | None = None
-
-
-class _Stop(Struct):
-    reason: str | None = None
-    answer: str | None = None
-
-
-_DECODERS: dict[str, msgspec.json.Decoder[Any]] = {
-    "request": msgspec.json.Decoder(_Request),
-    "call": msgspec.json.Decoder(_Call),
-    "result": msgspec.json.Decoder(_Result),
-    "told": msgspec.json.Decoder(_Told),
-    "stop": msgspec.json.Decoder(_Stop),
-    "reply": msgspec.json.Decoder(dict[str, Any]),
-}
+class _Plan(Struct):
+    goals: list[_Goal] = []
 
 
 @dataclass(frozen=True)
@@ -94,6 +58,10 @@ class RunReader:
         self._transcripts = _open(transcripts or transcript.default_path(), "runs")
         path = trials or trial_store.default_path()
         self._trials = _open(path, "trials") if path.is_file() else None
+        self._known_held_out: dict[str, frozenset[str]] = {}
+        with _reading():
+            tables = self._trials.execute("SELECT name FROM sqlite_master").fetchall() if self._trials is not None else []
+        self._has_plans = ("measurements",) in tables
 
     def __enter__(self) -> RunReader:
         return self
@@ -165,6 +133,17 @@ class RunReader:
             for id_ in selection.runs:
                 yield from self._run(id_, of_runs.get(id_))
 
+    def _held_out(self, measurement: str) -> frozenset[str]:
+        """The goals of a measurement that are held out; none where its plan is not stored, or cannot be read."""
+        if measurement not in self._known_held_out:
+            row = None
+            if self._trials is not None and self._has_plans:
+                row = self._trials.execute("SELECT plan FROM measurements WHERE id = ?", (measurement,)).fetchone()
+            plan = decoded(row[0], msgspec.json.Decoder(_Plan).decode) if row else None
+            goals = frozenset(goal.name for goal in plan.goals if goal.held_out) if plan else frozenset[str]()
+            self._known_held_out[measurement] = goals
+        return self._known_held_out[measurement]
+
     def _stored_trials(self, where: str, values: tuple[str, ...]) -> Iterator[Trial]:
         if self._trials is None:
             return
@@ -187,87 +166,14 @@ class RunReader:
         row = self._transcripts.execute(_ABOUT, (run_id,)).fetchone()
         if row is None:
             return
-        run = _begun(run_id, row[0], trial)
+        run = begun(run_id, row[0], trial)
         run.stop_reason = (trial.stop_reason if trial else row[1]) or ""
         with closing(self._transcripts.execute(_EVENTS, (run_id,))) as events:
-            _fill(run, events)
+            fill(run, events)
         if trial is not None:
             run.turns, run.achieved = trial.turns, trial.achieved
+            run.held_out = trial.goal in self._held_out(trial.measurement)
         yield run
-
-
-def _begun(run_id: str, about_text: str, trial: Trial | None) -> RunView:
-    try:
-        about = json.loads(about_text)
-    except ValueError:
-        about = {}
-    about = about if isinstance(about, dict) else {}
-    tools = about.get("tools") if isinstance(about.get("tools"), list) else []
-    return RunView(
-        id=run_id,
-        harness=str((trial.harness if trial else about.get("harness")) or "harness"),
-        harness_hash=str((trial.harness_hash if trial else about.get("harness_hash")) or ""),
-        goal=str((trial.goal if trial else about.get("goal")) or about.get("prompt") or ""),
-        prompt=str(about.get("prompt") or ""),
-        declarations=[tool for tool in tools or [] if isinstance(tool, dict) and isinstance(tool.get("function"), dict)],
-        repeating=frozenset(str(name) for name in about.get("repeating_tools") or []),
-    )
-
-
-def _fill(run: RunView, events: Iterator[tuple[str, int, str]]) -> None:
-    by_id: dict[str, CallView] = {}
-    for kind, turn, data in events:
-        run.turns = max(run.turns, turn)
-        event = _decoded(data, _DECODERS[kind].decode)
-        if event is None:
-            run.unreadable += 1
-        elif kind == "request":
-            for name in run.names if event.tools is None else event.tools:
-                run.shown[name] = run.shown.get(name, 0) + 1
-        elif kind == "call":
-            call = CallView(turn, event.name, _object(event.arguments), frozenset(event.effects))
-            by_id[event.id] = call
-            run.calls.append(call)
-        elif kind == "result":
-            _conclude(run, by_id, turn, event)
-        elif kind == "told" and event.name is not None:
-            run.calls.append(CallView(turn, event.name, {}, error=event.error, problem=event.problem or "told"))
-        elif kind == "stop":
-            run.answer = event.answer
-            run.stop_reason = run.stop_reason or event.reason or ""
-        elif kind == "reply":
-            run.margins += [(turn, *found) for found in margins(event, run.names)]
-
-
-def _conclude(run: RunView, by_id: dict[str, CallView], turn: int, event: _Result) -> None:
-    call = by_id.get(event.id)
-    if call is None or call.result is not None:  # its beginning could not be read
-        run.unreadable += 1
-        return
-    call.result, call.error = event.result if event.result is not None else "", event.error
-
-
-def _object(arguments: Any) -> dict[str, Any]:
-    return arguments if isinstance(arguments, dict) else {"": arguments}
-
-
-def _decoded(data: str, decode: Callable[[str], _T]) -> _T | None:
-    try:
-        return decode(data)
-    except msgspec.DecodeError:
-        pass
-    try:  # Python's JSON has NaN and Infinity, as tools' arguments may
-        return decode(json.dumps(_finite(json.loads(data))))
-    except (ValueError, RecursionError, msgspec.DecodeError):
-        return None
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _finite(each) for key, each in value.items()}
-    if isinstance(value, list):
-        return [_finite(each) for each in value]
-    return str(value) if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))) else value
 
 
 def _open(path: Path, table: str) -> sqlite3.Connection:

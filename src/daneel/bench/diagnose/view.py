@@ -41,13 +41,18 @@ class CallView:
     result: str | None = None
     error: str | None = None
     problem: str | None = None
+    _failed: bool | None = None
+    """Asked for so often that it is kept, once there is a result."""
 
     @property
     def failed(self) -> bool:
         """The tool raised, or the call could not be made as it was written, or the result says that it failed."""
-        if self.error is not None or self.problem is not None or self.result is None:
-            return True
-        return self.result[:40].lstrip().lower().startswith(FAILED_WORDS)
+        if self._failed is None:
+            if self.result is None:
+                return True
+            said = self.result[:40].lstrip().lower().startswith(FAILED_WORDS)
+            self._failed = said or self.error is not None or self.problem is not None
+        return self._failed
 
     @property
     def is_empty(self) -> bool:
@@ -99,6 +104,8 @@ class RunView:
     turns: int = 0
     unreadable: int = 0
     """Events that could not be read."""
+    held_out: bool = False
+    """Whether its goal is held out: kept for the confirmation of what was found on others."""
 
     @property
     def scored(self) -> bool:

@@ -35,6 +35,7 @@ _SAME = (
     "text string content",
     "run execute launch start",
     "list enumerate",
+    "code source",
     "calc calculate compute",
 )
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")

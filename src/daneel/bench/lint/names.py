@@ -32,15 +32,14 @@ class Near:
 def common_prefixes(names: Sequence[str], counter: TokenCounter) -> Iterator[Near]:
     """Groups of names that begin with the same tokens, and differ late."""
     pieces = {name: counter.pieces(name) for name in names}
-    groups: dict[str, set[str]] = {}
+    groups: dict[tuple[str, int], set[str]] = {}
     for a, b in combinations(names, 2):
         shared = num_common(pieces[a], pieces[b])
         prefix = "".join(pieces[a][:shared])
         shorter = min(len(pieces[a]), len(pieces[b]))
         if shared >= MIN_PREFIX_TOKENS and shared >= MIN_PREFIX_SHARE * shorter and len(prefix) >= MIN_PREFIX_CHARS:
-            groups.setdefault(prefix, set()).update((a, b))
-    for prefix, members in groups.items():
-        shared = len(counter.pieces(prefix))
+            groups.setdefault((prefix, shared), set()).update((a, b))
+    for (prefix, shared), members in groups.items():
         ordered = tuple(name for name in names if name in members)
         unit = "tokens" if counter.exact else "pieces, estimated from the characters"
         why = f"their names begin with the same {shared} {unit}: {prefix!r}"
