@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from daneel.bench.effectiveness import Interval
 from daneel.bench.report.data import END, START, Version
@@ -14,7 +15,7 @@ MAX_NODES = 14
 MAX_EDGES = 40
 MIN_EDGE_SHARE = 0.01
 """Of all steps from tool to tool; what is rarer is left out of the graph."""
-_BEND = 0.14
+_BEND, _LABEL_AT = 0.14, 0.3
 _LABEL_WIDTH, _PLOT_WIDTH, _NUMBER_WIDTH = 250, 480, 150
 
 
@@ -93,11 +94,12 @@ def succession_graph(version: Version) -> str:
     names, edges, left_out = _graph(version)
     if not edges:
         return ""
-    width, height = 860.0, 120.0 + 54 * min(6, math.ceil(len(names) / 2))
-    places = {START: (60.0, height / 2), END: (width - 60, height / 2)}
+    width, top, height = 860.0, 48.0, 168.0 + 54 * min(6, math.ceil(len(names) / 2))
+    middle, radius = (top + height) / 2, (height - top) / 2 - 24
+    places = {START: (60.0, middle), END: (width - 60, middle)}
     for number, name in enumerate(names):
         angle = math.pi + 2 * math.pi * (number + 0.5) / len(names)
-        places[name] = (width / 2 + (width / 2 - 210) * math.cos(angle), height / 2 + (height / 2 - 36) * math.sin(angle))
+        places[name] = (width / 2 + (width / 2 - 210) * math.cos(angle), middle + radius * math.sin(angle))
     most = max(count for _, _, count in edges)
     parts = [
         '<defs><marker id="arrow-' + version.id + '" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="9" markerHeight="9" '
@@ -105,7 +107,7 @@ def succession_graph(version: Version) -> str:
     ]
     labels = []
     for a, b, count in edges:
-        path, (x, y) = _edge(places[a], places[b], loop=a == b)
+        path, (x, y) = _edge(_Node(a, *places[a]), _Node(b, *places[b]))
         stroke = 1 + 5 * count / most
         parts.append(
             f'<path d="{path}" class="edge" stroke-width="{stroke:.1f}" marker-end="url(#arrow-{version.id})">'
@@ -113,10 +115,9 @@ def succession_graph(version: Version) -> str:
         )
         labels.append(_text(x, y + 3, count, "edge-label", "middle"))
     for name, (x, y) in places.items():
-        label = short(name, 22)
-        half = 4.2 * len(label) + 10
+        half = _Node(name, x, y).half_width
         parts.append(f'<rect x="{x - half:.1f}" y="{y - 13:.1f}" width="{2 * half:.1f}" height="26" rx="13" class="node"/>')
-        parts.append(_text(x, y + 4, label, "node-label", "middle"))
+        parts.append(_text(x, y + 4, _node_label(name), "node-label", "middle"))
     note = f'<p class="note">{left_out} rarer steps are left out.</p>' if left_out else ""
     return _svg(width, height, f"Which tool follows which in {version.harness}", parts + labels) + note
 
@@ -133,18 +134,35 @@ def _graph(version: Version) -> tuple[list[str], list[tuple[str, str, int]], int
     return names, kept, total - sum(count for _, _, count in kept)
 
 
-def _edge(start: tuple[float, float], end: tuple[float, float], *, loop: bool) -> tuple[str, tuple[float, float]]:
-    """The path of an edge, curved so that there and back do not lie on each other, and where its label goes."""
-    (x0, y0), (x1, y1) = start, end
-    if loop:
+@dataclass(frozen=True)
+class _Node:
+    name: str
+    x: float
+    y: float
+
+    @property
+    def half_width(self) -> float:
+        return 4.2 * len(_node_label(self.name)) + 10
+
+    def border(self, to_x: float, to_y: float) -> tuple[float, float]:
+        """Where a line from its middle to that point leaves it, and a little further."""
+        dx, dy = to_x - self.x, to_y - self.y
+        scale = min((self.half_width + 2) / abs(dx) if dx else math.inf, 15 / abs(dy) if dy else math.inf, 1.0)
+        return self.x + scale * dx, self.y + scale * dy
+
+
+def _node_label(name: str) -> str:
+    return name if len(name) <= 24 else f"{name[:23]}…"
+
+
+def _edge(start: _Node, end: _Node) -> tuple[str, tuple[float, float]]:
+    """The path of an edge, curved so that there and back do not lie on each other, and where its label goes: near its start."""
+    x0, y0, x1, y1 = start.x, start.y, end.x, end.y
+    if start.name == end.name:
         up = y0 - 52
         path = f"M{x0 - 14:.1f},{y0 - 13:.1f} C{x0 - 40:.1f},{up:.1f} {x0 + 40:.1f},{up:.1f} {x0 + 14:.1f},{y0 - 15:.1f}"
         return path, (x0, y0 - 43)
     mx, my = (x0 + x1) / 2 + _BEND * (y1 - y0), (y0 + y1) / 2 - _BEND * (x1 - x0)
-    (sx, sy), (ex, ey) = _border(x0, y0, mx, my), _border(x1, y1, mx, my)
-    return f"M{sx:.1f},{sy:.1f} Q{mx:.1f},{my:.1f} {ex:.1f},{ey:.1f}", ((x0 + x1 + 2 * mx) / 4, (y0 + y1 + 2 * my) / 4)
-
-
-def _border(x: float, y: float, to_x: float, to_y: float) -> tuple[float, float]:
-    angle = math.atan2(to_y - y, to_x - x)
-    return x + 34 * math.cos(angle), y + 17 * math.sin(angle)
+    (sx, sy), (ex, ey) = start.border(mx, my), end.border(mx, my)
+    a, b, c = (1 - _LABEL_AT) ** 2, 2 * _LABEL_AT * (1 - _LABEL_AT), _LABEL_AT**2
+    return f"M{sx:.1f},{sy:.1f} Q{mx:.1f},{my:.1f} {ex:.1f},{ey:.1f}", (a * sx + b * mx + c * ex, a * sy + b * my + c * ey)
