@@ -287,7 +287,7 @@ def planted(seed: int) -> dict[str, KnownArm]:
 
 
 @pytest.mark.parametrize(
-    ("repeats", "max_pairs"), [(1, 150), pytest.param(20, 600, marks=[pytest.mark.exhaustive, pytest.mark.timeout(3000)])]
+    ("repeats", "max_pairs"), [(1, 150), pytest.param(5, 400, marks=[pytest.mark.exhaustive, pytest.mark.timeout(3000)])]
 )
 def test_twelve_harnesses_with_a_known_e_are_put_in_the_right_order(repeats, max_pairs):
     num_wrong = num_claimed = 0
@@ -298,7 +298,7 @@ def test_twelve_harnesses_with_a_known_e_are_put_in_the_right_order(repeats, max
             num_claimed += claimed
             num_wrong += claimed and (answer.verdict == compare.BETTER) != (answer.first > answer.second)
             gap = abs(float(answer.first[1:]) - float(answer.second[1:]))
-            assert claimed or gap < (0.45 if max_pairs == 150 else 0.2)
+            assert claimed or gap < (0.45 if max_pairs == 150 else 0.25)
     assert num_claimed > 30 * repeats
     assert num_wrong <= 0.05 * num_claimed
 

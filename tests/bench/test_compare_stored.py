@@ -10,13 +10,14 @@ from tests.support.trials import make_trial
 
 from daneel.bench import compare, gate
 from daneel.bench.compare import Question
-from daneel.bench.compare_stored import Stored, common_rounds, compare_stored, rounds_of, stored_arm
+from daneel.bench.compare_stored import common_rounds, compare_stored, rounds_of, stored_arm
+from daneel.bench.identity_diff import Side
 from daneel.errors import UserError
 
 ALL = Question(max_pairs=10**9)
 
 
-def side(label, chance, *, num=60, goals=("now",), first_seed=0, attempts=(), **fields) -> Stored:
+def side(label, chance, *, num=60, goals=("now",), first_seed=0, attempts=(), **fields) -> Side:
     """An arm that achieves each goal with this chance; `attempts`: rounds in which an attempt was invalid first."""
     draw = random.Random(label)
     trials = []
@@ -26,7 +27,7 @@ def side(label, chance, *, num=60, goals=("now",), first_seed=0, attempts=(), **
             trials.append(make_trial(**place, achieved=None, stop_reason="invalid", not_scored="gone"))
             place["attempt"] = 1
         trials.append(make_trial(**place, achieved=draw.random() < chance))
-    return Stored(label=label, trials=trials)
+    return Side(label=label, trials=trials)
 
 
 def answer_of(first, second, question=ALL):
@@ -42,7 +43,7 @@ def test_pairs_are_of_equal_goal_and_seed_whatever_their_index_and_order():
     answer = answer_of(first, second)
     assert (answer.verdict, answer.first, answer.second) == (compare.BETTER, "a", "b")
     assert answer.num_pairs < 40, "it stops at the pair that shows it, as if the trials were new"
-    shuffled = answer_of(Stored(label="a", trials=first.trials[::-1]), second)
+    shuffled = answer_of(Side(label="a", trials=first.trials[::-1]), second)
     assert shuffled == answer
 
 
@@ -57,7 +58,7 @@ def test_all_goals_of_a_round_count_or_none():
     first, second = side("a", 1.0, goals=("now", "later"), num=30), side("b", 0.0, goals=("now", "later"), num=30)
     missing = [trial for trial in second.trials if (trial.index, trial.goal) != (4, "later")]
     assert len(rounds_of(missing)) == 29
-    answer = answer_of(first, Stored(label="b", trials=missing))
+    answer = answer_of(first, Side(label="b", trials=missing))
     assert answer.verdict == compare.BETTER
     assert answer.num_pairs % 2 == 0
 
@@ -80,11 +81,11 @@ def test_what_should_be_equal_and_is_not_is_refused():
     plain = side("a", 0.9, harness_hash="h1", model_hash="m1", goal_hash="g1")
     with pytest.raises(UserError, match="goal now is not the same"):
         compare_stored([plain, side("b", 0.9, harness_hash="h2", model_hash="m1", goal_hash="g2")], ALL)
-    with pytest.raises(UserError, match="differ in both harness and model"):
+    with pytest.raises(UserError, match="could be put down to neither"):
         compare_stored([plain, side("b", 0.9, harness_hash="h2", model_hash="m2", goal_hash="g1")], ALL)
     for same in ({"harness_hash": "h2", "model_hash": "m1"}, {"harness_hash": "h1", "model_hash": "m2"}):
         answer_of(plain, side("b", 0.9, goal_hash="g1", **same))
-    mixed = Stored(label="b", trials=side("b", 0.9, num=5, model_hash="m1").trials + side("b", 0.9, model_hash="m2").trials)
+    mixed = Side(label="b", trials=side("b", 0.9, num=5, model_hash="m1").trials + side("b", 0.9, model_hash="m2").trials)
     with pytest.raises(UserError, match="more than one model"):
         compare_stored([side("a", 0.9, model_hash="m1"), mixed], ALL)
 
@@ -98,15 +99,15 @@ def test_arms_that_lose_trials_at_different_rates_have_no_verdict():
 
 def test_an_arm_is_found_by_name_or_because_it_is_alone():
     trials = [make_trial(harness=name) for name in ("H1", "H2")]
-    assert stored_arm("m", trials, "H2").label == "m:H2"
-    assert stored_arm("m", trials[:1], None).label == "m:H1"
+    assert stored_arm(None, "m", trials, "H2").label == "m:H2"
+    assert stored_arm(None, "m", trials[:1], None).label == "m:H1"
     for wrong, said in (
         ((trials, None), "say which"),
         ((trials, "H3"), "no harness H3; it has H1, H2"),
         (([], None), "no trials"),
     ):
         with pytest.raises(UserError, match=said):
-            stored_arm("m", *wrong)
+            stored_arm(None, "m", *wrong)
 
 
 # --- the gate ------------------------------------------------------------------------------------------------------------
@@ -137,4 +138,4 @@ def test_a_gate_takes_whole_rounds_of_the_baseline():
     assert len(gate.rounds_for(baseline, Question(max_pairs=1))) == 1
     assert len(gate.rounds_for(baseline, ALL)) == 30
     with pytest.raises(UserError, match="no trials"):
-        gate.rounds_for(Stored(label="b", trials=[]), ALL)
+        gate.rounds_for(Side(label="b", trials=[]), ALL)

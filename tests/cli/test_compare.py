@@ -235,7 +235,7 @@ def test_a_baseline_of_another_model_or_goal_is_refused(daneel, file, peer, base
     file.write_text(HARNESS_FILE.replace("Say yes.", "Say yes!"))
     code, _, err = daneel("gate", f"{file}:GOOD", "--baseline", baseline, "--server", peer.url)
     assert code == 2
-    assert "goal says_yes is not what it was" in err
+    assert f"goal says_yes is not what it was in {baseline}:GOOD (prompt, check)" in err
     assert len(peer.requests) == num_requests
 
 

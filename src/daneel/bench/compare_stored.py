@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from daneel.bench.compare import Comparison, Question
+from daneel.bench.identity_diff import Side, require_comparable, side_of
+from daneel.bench.plan import Plan
 from daneel.bench.record import Trial
 from daneel.errors import UserError
 
@@ -15,19 +16,11 @@ Rounds = list[dict[str, int]]
 """For each round the seed of each goal that is tried in it."""
 
 
-class Stored(Struct, frozen=True, kw_only=True):
-    """The trials of one arm of one measurement: every attempt at each place."""
+def stored_arm(plan: Plan | None, measurement: str, trials: Iterable[Trial], arm: str | None) -> Side:
+    """An arm of a measurement by its name, or the only one: every attempt at each of its places.
 
-    label: str
-    trials: list[Trial]
-
-    def hashes(self, name: str) -> set[str]:
-        """What its trials say of `harness_hash`, `model_hash` or another of their fields."""
-        return {str(getattr(trial, name)) for trial in self.trials}
-
-
-def stored_arm(measurement: str, trials: Iterable[Trial], arm: str | None) -> Stored:
-    """An arm of a measurement by its name, or the only one. Raises `UserError` when there is no such one, or no only one."""
+    Raises `UserError` when there is no such arm, or no only one.
+    """
     trials = list(trials)
     names = list(dict.fromkeys(trial.harness for trial in trials))
     if not names:
@@ -37,40 +30,7 @@ def stored_arm(measurement: str, trials: Iterable[Trial], arm: str | None) -> St
     arm = arm if arm is not None else names[0]
     if arm not in names:
         raise UserError(f"{measurement} has no harness {arm}; it has {', '.join(names)}")
-    return Stored(label=f"{measurement}:{arm}", trials=[trial for trial in trials if trial.harness == arm])
-
-
-def require_comparable(first: Stored, second: Stored) -> None:
-    """Raises `UserError` unless the goals are the same, and one of harness and model: else no difference has one cause."""
-    ours, theirs = _goal_hashes(first), _goal_hashes(second)
-    for goal in ours.keys() & theirs.keys():
-        if ours[goal] != theirs[goal]:
-            raise UserError(
-                f"goal {goal} is not the same in {first.label} ({_listed(ours[goal])}) and {second.label} "
-                f"({_listed(theirs[goal])}): its prompt, set-up or check was changed in between"
-            )
-    for side in (first, second):
-        for name in ("harness_hash", "model_hash"):
-            if len(side.hashes(name)) > 1:
-                raise UserError(f"{side.label}: its trials are of more than one {name[:-5]} ({_listed(side.hashes(name))})")
-    if first.hashes("harness_hash") != second.hashes("harness_hash") and first.hashes("model_hash") != second.hashes(
-        "model_hash"
-    ):
-        raise UserError(
-            f"{first.label} and {second.label} differ in both harness and model ({_listed(first.hashes('model'))} and "
-            f"{_listed(second.hashes('model'))}): no difference in E could be put down to either"
-        )
-
-
-def _goal_hashes(stored: Stored) -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {}
-    for trial in stored.trials:
-        found.setdefault(trial.goal, set()).add(trial.goal_hash)
-    return found
-
-
-def _listed(hashes: set[str]) -> str:
-    return ", ".join(sorted(hashes))
+    return side_of(plan, trials, arm, f"{measurement}:{arm}")
 
 
 def rounds_of(trials: Iterable[Trial]) -> Rounds:
@@ -86,7 +46,7 @@ def rounds_of(trials: Iterable[Trial]) -> Rounds:
     return [each for each in rounds if len(each) == most] if most > 1 else rounds
 
 
-def common_rounds(first: Stored, second: Stored) -> Rounds:
+def common_rounds(first: Side, second: Side) -> Rounds:
     """The rounds of `first`, with those goals and seeds that both have tried. Raises `UserError` when there is none."""
     theirs = {(trial.goal, trial.seed) for trial in second.trials}
     shared = [trial for trial in first.trials if (trial.goal, trial.seed) in theirs]
@@ -98,7 +58,7 @@ def common_rounds(first: Stored, second: Stored) -> Rounds:
     return rounds_of(shared)
 
 
-def placed(stored: Stored, rounds: Rounds) -> list[Trial]:
+def placed(stored: Side, rounds: Rounds) -> list[Trial]:
     """The trials of `stored` that fill these rounds, with the round's number as their index and the label as their arm."""
     places: Mapping[tuple[str, int], int] = {
         (goal, seed): number for number, each in enumerate(rounds) for goal, seed in each.items()
@@ -110,7 +70,7 @@ def placed(stored: Stored, rounds: Rounds) -> list[Trial]:
     ]
 
 
-def compare_stored(sides: Sequence[Stored], question: Question) -> Comparison:
+def compare_stored(sides: Sequence[Side], question: Question) -> Comparison:
     """The comparison of two arms, as far as its pairs were needed. Raises `UserError` when they are not comparable.
 
     `question.max_pairs` limits the pairs. With `question.fixed` that many must be there.

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from daneel.bench.compare import INFERIOR, NOT_INFERIOR, REFUSED, WORSE, Answer, Comparison, Question
-from daneel.bench.compare_stored import Rounds, Stored, placed, rounds_of
+from daneel.bench.compare_stored import Rounds, placed, rounds_of
+from daneel.bench.identity_diff import Side, model_diff
 from daneel.bench.plan import Plan
 from daneel.bench.slot import Slot
 from daneel.errors import UserError
@@ -14,21 +15,26 @@ KIND = "gate"
 """Of a `Plan`: one arm, the new one; `options["baseline"]` is the label of the other."""
 
 
-def require_same(plan: Plan, baseline: Stored) -> None:
-    """Raises `UserError` unless `plan` has the baseline's model, and its goals unchanged."""
+def require_same(plan: Plan, baseline: Side) -> None:
+    """Raises `UserError`, with the difference, unless `plan` has the baseline's model, and its goals unchanged."""
     hashes = {trial.goal: trial.goal_hash for trial in baseline.trials}
     for goal in plan.goals:
         if hashes.get(goal.name, goal.hash) != goal.hash:
-            raise UserError(f"goal {goal.name} is not what it was in {baseline.label}: measure the baseline anew")
-    if baseline.hashes("model_hash") != {plan.model.hash}:
-        model = ", ".join(sorted(baseline.hashes("model")))
+            before = baseline.goals[goal.name].parts if goal.name in baseline.goals else {}
+            changed = [part for part in {**before, **goal.parts} if before.get(part) != goal.parts.get(part)]
+            raise UserError(
+                f"goal {goal.name} is not what it was in {baseline.label} ({', '.join(changed)}): measure the baseline anew"
+            )
+    if {trial.model_hash for trial in baseline.trials} != {plan.model.hash}:
+        differs = model_diff(baseline.model, plan.model) if baseline.model is not None else ""
+        model = ", ".join(sorted({trial.model for trial in baseline.trials}))
         raise UserError(
-            f"{baseline.label} was measured on another model ({model}, not {plan.model.name}, or other weights or settings "
-            "of it): measure the baseline anew"
+            f"{baseline.label} was measured on another model ({model}, not {plan.model.name}, or other weights or settings of "
+            f"it): measure the baseline anew\n{differs}".rstrip()
         )
 
 
-def rounds_for(baseline: Stored, question: Question) -> Rounds:
+def rounds_for(baseline: Side, question: Question) -> Rounds:
     """The rounds of the baseline that a gate may use. Raises `UserError` when there are none."""
     rounds = rounds_of(baseline.trials)
     if not rounds:
@@ -36,7 +42,7 @@ def rounds_for(baseline: Stored, question: Question) -> Rounds:
     return rounds[: max(1, question.max_pairs // len(rounds[0]))]
 
 
-def comparison_of(arm: str, baseline: Stored, rounds: Rounds, question: Question) -> Comparison:
+def comparison_of(arm: str, baseline: Side, rounds: Rounds, question: Question) -> Comparison:
     """The comparison of `arm`, of which there are no trials yet, with the baseline's."""
     comparison = Comparison([arm, baseline.label], question, [list(each) for each in rounds])
     for trial in placed(baseline, rounds):

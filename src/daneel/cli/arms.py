@@ -11,7 +11,8 @@ from typing import Any
 
 from daneel.bench.compare import Comparison
 from daneel.bench.compare_live import trials_of
-from daneel.bench.compare_stored import Stored, stored_arm
+from daneel.bench.compare_stored import stored_arm
+from daneel.bench.identity_diff import Side
 from daneel.bench.plan import Plan
 from daneel.bench.record import Trial
 from daneel.bench.sources import Sources, gather
@@ -28,7 +29,7 @@ def is_measurement(operand: str) -> bool:
     return _MEASUREMENT.fullmatch(operand) is not None and not Path(operand).exists()
 
 
-def stored_side(store: TrialStore, operand: str, *, kind: str | None = None, arm: str | None = None) -> Stored:
+def stored_side(store: TrialStore, operand: str, *, kind: str | None = None, arm: str | None = None) -> Side:
     """A stored arm from `ID`, the start of one, or `last` (of this kind), with or without `:HARNESS`. Raises `UserError`.
 
     `arm`: which to take when the operand does not say, and there are several.
@@ -44,7 +45,7 @@ def stored_side(store: TrialStore, operand: str, *, kind: str | None = None, arm
     trials = trials_of(store, plan)
     if not named and arm is not None and len({trial.harness for trial in trials}) > 1:
         named = arm
-    return stored_arm(plan.id, trials, named or None)
+    return stored_arm(plan, plan.id, trials, named or None)
 
 
 def split(operand: str) -> tuple[Path, str | None]:

@@ -11,7 +11,7 @@ import typer
 from daneel.bench import compare_live
 from daneel.bench import gate as bench_gate
 from daneel.bench.compare import Comparison, Question
-from daneel.bench.compare_stored import Stored
+from daneel.bench.identity_diff import Side
 from daneel.bench.plan import Plan, plan_of
 from daneel.bench.sources import Sources
 from daneel.bench.store import TrialStore
@@ -95,7 +95,7 @@ def register(app: typer.Typer) -> None:
         raise typer.Exit(TERMINATED if sigterm.came else code)
 
 
-def _plan(sources: Sources, site: Site, baseline: Stored, question: Question) -> Plan:
+def _plan(sources: Sources, site: Site, baseline: Side, question: Question) -> Plan:
     if len(sources.arms) != 1:
         raise UserError(f"a gate is for one harness, not {len(sources.arms)}")
     return plan_of(
