@@ -19,6 +19,7 @@ from daneel.harness.files import HarnessFile, load
 from daneel.harness.safety.confinement import NoSandbox
 from daneel.harness.safety.sandbox import find_sandbox
 
+TOTAL = "def total(prices):\n    return 0\n"
 FOLDER = Path(__file__).parents[2] / "examples" / "goals"
 KINDS = {
     "dates": ["in_45_days", "days_to_go"],
@@ -292,7 +293,9 @@ def test_the_models_program_reads_nothing_outside(workspace: Path, tmp_path_fact
 def test_the_test_tool_says_what_the_test_said(stage: Stage, workspace: Path) -> None:
     held, _ = goal_in(workspace, "fix_total")
     right = ("write_file", {"path": "total.py", "content": "def total(prices):\n    return sum(prices)\n"})
-    run, _ = stage.play([calls(("run_test", {})), calls(right), calls(("run_test", {})), text("Fixed.")], held.harness())
-    assert "total([2, 3, 4]) is 4, not 9" in (run.calls[0].result or "")
-    assert "The test passes." in (run.calls[2].result or "")
+    wrong = ("write_file", {"path": "total.py", "content": TOTAL})
+    test = calls(("run_test", {}))
+    run, _ = stage.play([calls(wrong), test, calls(right), test, text("Fixed.")], held.harness())
+    assert "total([2, 3, 4]) is 0, not 9" in (run.calls[1].result or "")
+    assert "The test passes." in (run.calls[3].result or "")
     assert sorted(path.name for path in workspace.iterdir()) == ["test_total.py", "total.py"]
