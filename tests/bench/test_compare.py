@@ -233,7 +233,18 @@ def test_arms_that_cannot_be_compared_are_refused():
 
 def test_plans_of_another_kind_are_refused():
     plan = plan_of({"A": GOOD, "B": POOR})
-    for broken, said in (({"kind": "measure"}, "no comparison"), ({"options": {"question": {"alpha": 7}}}, "alpha must")):
+    question = {"max_pairs": 10}
+    broken_plans = (
+        ({"kind": "measure"}, "no comparison"),
+        ({"options": {"question": {"alpha": 7}, "horizons": [[0, 10]]}}, "alpha must"),
+        ({"options": {}}, "cannot be read"),
+        ({"options": {"question": question, "horizons": [[0, "many"]]}}, "cannot be read"),
+        ({"options": {"question": question, "horizons": [[5, 10]]}}, "make no sense"),
+        ({"options": {"question": question, "horizons": [[0, 0]]}}, "make no sense"),
+        ({"options": {"question": {"max_pairs": 10**9}, "horizons": [[0, 10]]}}, "at most 100000 pairs"),
+        ({"goals": []}, "has no goals"),
+    )
+    for broken, said in broken_plans:
         fields = {name: getattr(plan, name) for name in plan.__struct_fields__}
         with pytest.raises(UserError, match=said):
             compare_live.comparison_of(Plan(**{**fields, **broken}))

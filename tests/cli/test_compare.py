@@ -174,6 +174,8 @@ def test_ctrl_c_keeps_what_is_stored_and_says_how_to_go_on(file, tmp_path):
         (["{file}", "--margin", "2"], "margin is a difference in E"),
         (["{file}", "--fixed", "5", "--max-pairs", "6"], "exclude each other"),
         (["{file}", "--max-pairs", "0"], "must be at least 1"),
+        (["{file}", "--max-pairs", "1000000000"], "must be at most 100000"),
+        (["{file}", "--alpha", "nan"], "alpha must be between 0 and 1"),
         (["{file}", "--against", "NONE"], "there is no harness NONE"),
         (["{file}", "--goal", "none"], "there is no goal none"),
         (["m_00", "m_11"], "no measurement with an id that starts with 'm_00'"),

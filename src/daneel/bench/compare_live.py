@@ -22,6 +22,8 @@ from daneel.errors import UserError
 KIND = "compare"
 """Of a `Plan`. Its `num_trials` is `Question.max_pairs`."""
 MAX_CONTINUED = 1000
+MAX_ROUNDS = 100_000
+"""Of a plan: they are drawn beforehand."""
 
 
 def options(question: Question, *, continues: str | None = None, horizons: Sequence[tuple[int, int]] = ()) -> dict[str, Any]:
@@ -42,6 +44,10 @@ def comparison_of(plan: Plan) -> Comparison:
         horizons = msgspec.convert(plan.options.get("horizons"), list[tuple[int, int]])
     except msgspec.ValidationError as error:
         raise UserError(f"the plan of {plan.id} cannot be read: {error}") from error
+    if question.max_pairs > MAX_ROUNDS:
+        raise UserError(f"a comparison can have at most {MAX_ROUNDS} pairs, not {question.max_pairs}")
+    if not plan.goals or 0 not in dict(horizons) or any(horizon < 1 for _, horizon in horizons):
+        raise UserError(f"the plan of {plan.id} has no goals, or horizons that make no sense: {horizons}")
     goals = draw_goals([goal.name for goal in plan.goals], question.max_pairs, plan.base_seed)
     return Comparison([arm.name for arm in plan.arms], question, [[goal] for goal in goals], horizons)
 

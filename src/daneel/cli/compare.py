@@ -162,8 +162,10 @@ class _Asked:
         """The arms and goals, which do make a comparison. Raises `UserError`."""
         if not self.operands:
             raise UserError("name what to compare: A B, each FILE or FILE:HARNESS, or one FILE with several harnesses")
+        if (asked := self.question()).max_pairs > compare_live.MAX_ROUNDS:
+            raise UserError(f"the number of pairs must be at most {compare_live.MAX_ROUNDS}, not {asked.max_pairs}")
         sources = chosen(self.operands, goals=self.goals, changes=self.changes)
-        Comparison([arm.name for arm in sources.arms], self.question(), [])
+        Comparison([arm.name for arm in sources.arms], asked, [])
         return sources
 
     def plan(self, sources: Sources, site: Site) -> Plan:
