@@ -40,7 +40,7 @@ def register(app: typer.Typer) -> None:
     @app.command("compare")
     def _compare(
         operands: list[str] = typer.Argument(
-            None, metavar="[A B]…", help="Harness files: FILE (all its harnesses) or FILE:HARNESS. Or two stored measurements."
+            None, metavar="A B", help="Harness files: FILE (all its harnesses) or FILE:HARNESS. Or two stored measurements."
         ),
         goal: list[str] = typer.Option([], help="Only these goals of the files (repeatable). Each pair draws one of them."),
         max_pairs: int | None = typer.Option(
