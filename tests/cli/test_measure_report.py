@@ -122,3 +122,35 @@ def test_a_transcript_shows_thoughts_calls_failures_and_results_as_written():
         "(5000 characters)",
     ):
         assert shown in out
+
+
+def test_several_goals_are_told_goal_by_goal_with_the_question_that_their_mean_answers(tmp_path, monkeypatch):
+    monkeypatch.setenv("DANEEL_DATA_DIR", str(tmp_path))
+
+    @goal(prompt="And the other?", min_turns=2)
+    def other(trial) -> bool:
+        return True
+
+    plan = inline_plan({"A": Harness(), "B[1]": Harness()}, [meaning, other], MODEL, num_trials=4, base_seed=3)
+    trials = [
+        make_trial(harness=name, goal=each, index=index, achieved=each == "other" or index < count, turns=turns)
+        for name, count, turns in (("A", 1, 2), ("B[1]", 3, 3))
+        for each in ("meaning", "other")
+        for index in range(4)
+    ]
+    out = " ".join(printed(print_results, plan, trials).split())
+    for said in (
+        "E by goal A B[1]",
+        "meaning 0.25 [",
+        "What E answers here: How effective would it be on these goals if they were tried again?",
+        "The mean over goals is descriptive: fewer than 10 goals",
+        "B[1] pass^k 0.75 for k = 2, 0.50 for k = 4; SPL 0.67",
+        "Against A B[1] dE -0.188 = +0.188 more goals achieved, -0.375 fewer turns when achieved",
+    ):
+        assert said in out, said
+    assert "Turns lost" not in out, "there are no transcripts"
+    found = measure_report.results_object(plan, trials)
+    assert found["A"]["against"] is None
+    assert found["B[1]"]["against"]["difference"] == pytest.approx(-0.1875)
+    assert found["B[1]"]["goals"]["by_goal"]["other"]["spl"] == pytest.approx(2 / 3)
+    assert found["A"]["lost_turns"]["unread"] == 8

@@ -17,6 +17,7 @@ from rich.text import Text
 from daneel.bench.effectiveness import Interval, Numbers, Summary, summarise
 from daneel.bench.plan import Plan
 from daneel.bench.record import Trial
+from daneel.cli.numbers_view import numbers_object, print_numbers
 
 MEANING = "E, effectiveness = mean of achieved / max(1, turns - 1): 1 = always, the shortest way; 0 = never."
 COLUMNS = (
@@ -57,7 +58,7 @@ def summaries_of(plan: Plan, trials: Sequence[Trial]) -> dict[str, Summary]:
 
 
 def print_results(console: Console, plan: Plan, trials: Sequence[Trial]) -> None:
-    """The table, its explanation, why runs stopped, and why trials were not scored."""
+    """The table, its explanation, why runs stopped, why trials were not scored; then what `numbers_view.py` adds."""
     summaries = summaries_of(plan, trials)
     console.print(f"{MEANING}\n")
     gap = 2 if console.width >= 90 else 1
@@ -76,6 +77,7 @@ def print_results(console: Console, plan: Plan, trials: Sequence[Trial]) -> None
         for why, count in summary.not_scored.items():
             console.print(f"      [yellow]{count} not scored:[/] {escape(why)}")
     console.print()
+    print_numbers(console, plan, trials)
 
 
 def _cells(numbers: Numbers | None) -> list[str]:
@@ -152,7 +154,8 @@ def _short(value: Any) -> str:
 
 def results_object(plan: Plan, trials: Sequence[Trial]) -> dict[str, dict[str, Any]]:
     """The numbers of each arm, by its name, for `--json`."""
-    return {name: msgspec.to_builtins(summary) for name, summary in summaries_of(plan, trials).items()}
+    more = numbers_object(plan, trials)
+    return {name: {**msgspec.to_builtins(summary), **more[name]} for name, summary in summaries_of(plan, trials).items()}
 
 
 def conclusion(plan: Plan, trials: Sequence[Trial]) -> str:

@@ -153,7 +153,8 @@ def test_every_section_says_its_numbers():
     said = " ".join("".join(Parsed(page(report_of("tool"))).said).split())
     for part in ("tool · m_0", "descriptive: fewer than 10 goals", "never called", "never shown", "50% failed",
                  "no such tool", "lost: tool failed", "Expected gain in E: +0.100", "4 more runs are counted",
-                 "2 trials took more turns", "comes of more goals achieved", "elsewhere turn 2", "Not scored: tool"):  # fmt: skip
+                 "2 trials took more turns", "comes of more goals achieved", "elsewhere turn 2",
+                 "Not scored: tool"):  # fmt: skip
         assert part in said, part
 
 
