@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.support.planted.base import Planted, ScriptClient, is_right, play, runs
 from tests.support.planted.clean import CLEAN, clock
-from tests.support.planted.faulty import FAULTY, broken, dead, in_two_steps
+from tests.support.planted.faulty import FAULTY, badly_named, broken, dead, in_two_steps
 from tests.support.trials import make_trial
 
 from daneel.bench.diagnose.diagnosis import Diagnosis, diagnose
@@ -89,6 +89,15 @@ def test_what_a_tool_costs_that_nobody_calls_is_counted_in_tokens() -> None:
     finding = one(diagnose(runs(dead, trials=TRIALS)), "never_called")
     assert finding.data["total_tokens"] == finding.data["declaration_tokens"] * 2 * TRIALS
     assert finding.expected_gain.value == 0.0
+
+
+def test_what_is_wrong_with_a_description_is_shown_by_trials_that_failed_without_the_tool() -> None:
+    ran = {each.id: each for each in runs(badly_named, trials=TRIALS)}
+    (finding,) = [each for each in diagnose(iter(ran.values())).findings if each.tools == ("my_data",)]
+    assert finding.evidence
+    for place in finding.evidence:
+        assert not ran[place.run_id].achieved
+        assert "my_data" not in ran[place.run_id].used
 
 
 def test_few_trials_are_no_reason_to_call_a_tool_dead() -> None:

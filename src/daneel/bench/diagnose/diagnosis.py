@@ -95,8 +95,9 @@ def _static(group: Group) -> Iterator[Finding]:
         gain_of=group.gain_if_used,
         sd_of_pair=group.sd_of_pair,
     ):
+        evidence = next(filter(None, (group.failed_without.get(tool) for tool in finding.tools)), group.some_runs)
         yield msgspec.structs.replace(
-            finding, evidence=tuple(group.some_runs), data={**finding.data, "harness_hash": group.harness_hash}
+            finding, evidence=tuple(evidence), data={**finding.data, "harness_hash": group.harness_hash}
         )
 
 

@@ -55,6 +55,8 @@ class Group:
     shown_runs: dict[str, int] = field(default_factory=dict)
     called_runs: dict[str, int] = field(default_factory=dict)
     some_runs: list[Evidence] = field(default_factory=list)
+    failed_without: dict[str, list[Evidence]] = field(default_factory=dict)
+    """For each tool, trials that missed their goal and had no good call of it."""
     _squares: dict[str, float] = field(default_factory=dict)
 
     def add(self, run: RunView) -> None:
@@ -72,6 +74,11 @@ class Group:
             value = run.value()
             tally = self.by_goal.setdefault(run.goal, {}).setdefault(run.used, Tally())
             tally.add(Tally(1, int(bool(run.achieved)), value))
+            if not run.achieved:
+                for name in self.names:
+                    kept = self.failed_without.setdefault(name, [])
+                    if name not in run.used and len(kept) < MAX_EVIDENCE:
+                        kept.append(Evidence(run.id, 1))
             self._squares[run.goal] = self._squares.get(run.goal, 0.0) + value * value
 
     @property
