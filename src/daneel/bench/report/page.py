@@ -63,7 +63,7 @@ def _about(report: Report) -> str:
     runs = sum(version.num_runs for version in report.versions)
     models = sorted({version.model for version in report.versions if version.model})
     on = f" on {esc(', '.join(models))}" if models else ""
-    return f"{runs} runs{on}, {len(report.goals)} goals."
+    return f"{_counted(runs, 'run')}{on}, {_counted(len(report.goals), 'goal')}."
 
 
 def _turns(versions: Sequence[Version], names: dict[str, str]) -> str:
@@ -149,3 +149,7 @@ def _transcripts(report: Report, names: dict[str, str]) -> str:
         f'<p class="note">{report.num_left_out} more runs are counted and not shown here.</p>' if report.num_left_out else ""
     )
     return prompts + left_out + "".join(run_html(run, names[run.version]) for run in report.runs)
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
