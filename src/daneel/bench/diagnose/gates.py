@@ -24,6 +24,8 @@ class Gates:
         """Calls of a tool that were of no use, up to the first one that was."""
 
     def add(self, run: RunView) -> None:
+        if run.scored and not run.achieved:
+            return  # an answer that gives up uses nothing, whatever came first
         called: set[str] = set()
         was_of_use: set[str] = set()
         early: dict[str, list[int]] = {}
