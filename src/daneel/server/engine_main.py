@@ -7,6 +7,7 @@ server is gone the process ends at once, whatever native code is doing.
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import os
 import signal
@@ -84,6 +85,7 @@ def main() -> int:
         frames.send(LoadFailed(str(error)))
         return 1
     frames.send(Loaded(engine.info))
+    gc.freeze()  # what is there now stays: the collector need not look through it again and again
     scheduler = Scheduler(engine, lambda outputs: frames.send(Stepped(outputs)))
     saved = threading.Event()
     save_s = SAVE_S if first.spec.prompt_cache.folder is not None else 0.0

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
 import ipaddress
 import math
 import os
@@ -86,6 +87,7 @@ async def serve(
     try:
         with signals.installed():
             model = await loading
+            gc.freeze()  # what is there now stays: the collector need not look through it again and again
             await _listen(model, sock, host, keys, on_ready, signals)
     except asyncio.CancelledError:
         if not signals.count:

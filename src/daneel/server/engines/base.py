@@ -123,7 +123,7 @@ class TokenAlternatives(Struct, frozen=True):
     top: list[tuple[int, float]]
 
 
-class StepOutput(Struct, frozen=True):
+class StepOutput(Struct, frozen=True, array_like=True):
     """What one step did for one sequence. The scheduler sends one without tokens as soon as it has accepted a request.
 
     `token_ids` are the newly generated ids; an end-of-generation id, if one was sampled, is the last. `finish` is set on the
