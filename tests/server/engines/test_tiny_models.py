@@ -45,7 +45,7 @@ def loaded(path: Path) -> Iterator[LlamaCppEngine]:
 
 @pytest.fixture
 def engine(loaded: LlamaCppEngine) -> LlamaCppEngine:
-    loaded.cache.clear()
+    loaded.cache_control.clear("")  # the memory tier too
     return loaded
 
 

@@ -109,7 +109,7 @@ class LlamaCppEngine:
         self._log = log
         self._chunk_tokens = spec.prefill_chunk_tokens
         self._limits = Limits(len(info.pieces), info.context_tokens)
-        self._batch = LlamaBatch(context, max_tokens=llama_model.batch_tokens(spec), num_vocab=self._limits.num_vocab)
+        self._batch = LlamaBatch(context, max_tokens=llama_model.batch_tokens(model, spec), num_vocab=self._limits.num_vocab)
         self._rolls_back = rolls_back = llama_model.rolls_back(model)
         scope = [spec.kv_type, info.engine_version, *llama_model.identity(model, Path(spec.model_path or ""))]
         self._tiers = Tiers.open(spec.prompt_cache, scope=scope)
@@ -117,7 +117,7 @@ class LlamaCppEngine:
         self.cache = KvCache(
             self._cells,
             capacity=num_cells,
-            max_sequences=llama_model.num_native_sequences(spec),
+            max_sequences=llama_model.num_native_sequences(model, spec),
             rolls_back=rolls_back,
             max_idle_tokens=spec.prompt_cache.max_idle_tokens,
             tiers=self._tiers.in_order,

@@ -27,6 +27,8 @@ _GGML_TYPES: dict[KvType, int] = {"f16": 1, "q4_0": 2, "q8_0": 8}  # ggml.h, ggm
 _KV_BYTES: dict[KvType, float] = {"f16": 2, "q4_0": 18 / 32, "q8_0": 34 / 32}  # ggml-common.h: bytes of a block, numbers in it
 MAX_NATIVE_SEQUENCES = 256  # llama.cpp, LLAMA_MAX_SEQ
 NUM_CACHED_SEQUENCES = 56
+NUM_CACHED_STATES = 12
+"""The same for models with recurrent layers, whose states are megabytes each."""
 _SHARD_NAME = re.compile(r"^(?P<stem>.*)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf$")
 _LOG_LEVEL_ERROR = 4  # ggml.h, GGML_LOG_LEVEL_ERROR
 _LOG_LEVEL_CONTINUED = 5
@@ -173,14 +175,16 @@ def choose_num_cells(model: Any, spec: EngineSpec, context_tokens: int) -> int:
     return 2 * context_tokens if 2 * context_tokens * kv_bytes_per_token(model) <= budget_bytes else context_tokens
 
 
-def batch_tokens(spec: EngineSpec) -> int:
+def batch_tokens(model: Any, spec: EngineSpec) -> int:
     """The most tokens of one step: a chunk of prefill, and a token of every sequence that generates."""
-    return max(spec.prefill_chunk_tokens + spec.num_sequences, num_native_sequences(spec))  # llama.cpp wants room for these
+    return max(spec.prefill_chunk_tokens + spec.num_sequences, num_native_sequences(model, spec))  # llama.cpp wants these
 
 
-def num_native_sequences(spec: EngineSpec) -> int:
-    """Sequence ids: for those that run, and for what stays as cache."""
-    return min(MAX_NATIVE_SEQUENCES, spec.num_sequences + NUM_CACHED_SEQUENCES)
+def num_native_sequences(model: Any, spec: EngineSpec) -> int:
+    """Sequence ids: for those that run, and for what stays as cache. Where a sequence has a state besides its cells, each id
+    takes memory for one from the start."""
+    num_cached = NUM_CACHED_SEQUENCES if rolls_back(model) else NUM_CACHED_STATES
+    return min(MAX_NATIVE_SEQUENCES, spec.num_sequences + num_cached)
 
 
 def rolls_back(model: Any) -> bool:
@@ -196,11 +200,11 @@ def identity(model: Any, path: Path) -> list[str]:
 def make_context(model: Any, spec: EngineSpec, num_cells: int, log: LogLines) -> Any:
     """A native context whose sequences share `num_cells`. Raises `EngineLoadError`, most likely for want of memory."""
     params = native.llama_context_default_params()
-    params.n_ctx = max(num_cells, batch_tokens(spec))
-    params.n_seq_max = num_native_sequences(spec)
+    params.n_ctx = max(num_cells, batch_tokens(model, spec))
+    params.n_seq_max = num_native_sequences(model, spec)
     params.kv_unified = True  # without it, copying part of a sequence aborts the process
     params.swa_full = True  # layers with a sliding window keep what left it, so that a sequence can be cut anywhere
-    params.n_batch = params.n_ubatch = batch_tokens(spec)
+    params.n_batch = params.n_ubatch = batch_tokens(model, spec)
     if spec.kv_type != "f16":
         params.type_k = params.type_v = _GGML_TYPES[spec.kv_type]
         params.flash_attn_type = native.LLAMA_FLASH_ATTN_TYPE_ENABLED  # llama.cpp reads quantised values with it only
