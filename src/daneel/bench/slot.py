@@ -17,7 +17,7 @@ MAX_RERUNS = 3
 class Arm(Struct, frozen=True, kw_only=True):
     """One side of a measurement: a harness, where it comes from, and what the command line changes in it.
 
-    `changes`: fields of `Harness` with JSON values, and `sandbox: false` for commands without one.
+    `changes`: fields of `Harness` with JSON values, `sandbox: false` for commands without one, and `edits` (`tune/edits.py`).
     """
 
     name: str

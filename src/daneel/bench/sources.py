@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from daneel.bench.slot import Arm
+from daneel.bench.tune.edits import edited, edits_of
 from daneel.errors import UserError
 from daneel.harness.definition import Goal, Harness
 from daneel.harness.files import HarnessFile, load
@@ -52,10 +53,11 @@ def harness_of(arm: Arm, held: HarnessFile) -> Harness:
     """The harness that an arm speaks of, with the arm's changes, so that *H* covers them. Raises `UserError`."""
     harness = held.harness(arm.harness)
     changes = dict(arm.changes)
+    edits = edits_of(changes.pop("edits", []))
     if changes.pop("sandbox", True) is False:
         harness = without_sandbox(harness)
     try:
-        return harness.with_changes(**changes) if changes else harness
+        return edited(harness.with_changes(**changes) if changes else harness, edits)
     except TypeError as error:  # a field that there is not
         raise UserError(f"{held.path}: harness {arm.harness} cannot be changed so: {error}") from error
 
