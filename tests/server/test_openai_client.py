@@ -195,6 +195,12 @@ def test_log_probabilities_are_the_same_in_both_forms(client: openai.OpenAI, url
     chunks, _ = raw_stream(url, SCRIPTS["two calls"], tools=TOOLS, logprobs=True, top_logprobs=1)
     streamed = [choice["logprobs"]["content"] for chunk in chunks for choice in chunk["choices"] if "logprobs" in choice]
     assert [entry for part in streamed for entry in part] == entries
+    calls = reply["choices"][0]["logprobs"]["tool_calls"]
+    assert b"cur_time" in bytes(byte for entry in calls for byte in entry["bytes"])
+    parts = [
+        choice["logprobs"].get("tool_calls", []) for chunk in chunks for choice in chunk["choices"] if "logprobs" in choice
+    ]
+    assert [entry for part in parts for entry in part] == calls
 
 
 def test_ignored_fields_are_warnings_or_errors(client: openai.OpenAI, url: str) -> None:

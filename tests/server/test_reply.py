@@ -98,7 +98,11 @@ def run(
         items += reply.step(output(step, logprobs=logprobs))
     items += reply.finish(truncated=truncated)
     pieces = [item for item in items if isinstance(item, Piece)]
-    return join(piece.delta for piece in pieces), [entry for piece in pieces for entry in piece.logprobs], items
+    return (
+        join(piece.delta for piece in pieces),
+        [entry for piece in pieces if piece.logprobs for entry in piece.logprobs.content],
+        items,
+    )
 
 
 def tokens(*texts: str) -> list[bytes]:
@@ -146,12 +150,15 @@ def test_every_token_is_accounted_for_and_the_steps_do_not_matter(
 
 
 @given(generations(), st.booleans())
-def test_log_probabilities_are_those_of_the_content_tokens(
+def test_log_probabilities_are_those_of_the_tokens_of_content_and_calls(
     generation: tuple[str, list[bytes], list[list[int]]], truncated: bool
 ) -> None:
     family, pieces, steps = generation
     reply = builder(pieces, family=family, logprobs=True)
-    _, entries, _ = run(reply, steps, truncated=truncated, logprobs=True)
+    _, entries, items = run(reply, steps, truncated=truncated, logprobs=True)
+    told = [item.logprobs for item in items if isinstance(item, Piece) and item.logprobs is not None]
+    calls = [index for index, kind in enumerate(reply.token_kinds()) if kind in ("tool", "failed")]
+    assert [-entry.logprob for each in told for entry in each.tool_calls] == calls
     content = [index for index, kind in enumerate(reply.token_kinds()) if kind == "content"]
     assert [-entry.logprob for entry in entries] == content
     assert [bytes(entry.bytes or []) for entry in entries] == [pieces[index] for index in content]

@@ -493,3 +493,18 @@ def test_every_cut_of_a_real_stream_gives_the_same_message(shared_dir: Path) -> 
     for cut in range(len(body)):
         read = read_stream(body, cut)
         assert (read.message(), read.finish_reason, read.usage) == (whole.message(), whole.finish_reason, whole.usage), cut
+
+
+@pytest.mark.parametrize("form", ["delta", "message"])
+def test_log_probabilities_are_kept_as_they_came(form: str) -> None:
+    entries = [{"token": text, "logprob": -0.5, "top_logprobs": []} for text in "abc"]
+    read = Accumulator()
+    for told in (
+        {"content": entries[:1]},
+        {"content": entries[1:2], "tool_calls": entries[2:]},
+        None,
+        "odd",
+        {"content": [3]},
+    ):
+        read.add({"choices": [{"index": 0, form: {"content": "x"}, "logprobs": told}]})
+    assert read.logprobs == entries

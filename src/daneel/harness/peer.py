@@ -56,7 +56,9 @@ def _says_overflow(error: ErrorInStream) -> bool:
 def reply_data(reply: Reply) -> JsonObject:
     """A reply for the transcript: everything the server said."""
     usage: Any = msgspec.to_builtins(reply.usage) if reply.usage else None
+    logprobs = {"logprobs": {"content": reply.logprobs}} if reply.logprobs else {}
     return {
+        **logprobs,
         "message": msgspec.to_builtins(reply.message),
         "finish_reason": reply.finish_reason,
         "usage": usage,
@@ -84,6 +86,7 @@ def reply_from(data: JsonObject) -> Reply:
             finish_reason=data["finish_reason"],
             usage=msgspec.convert(data["usage"], Usage) if data.get("usage") else None,
             warnings=msgspec.convert(data.get("warnings") or [], list[Warning]),
+            logprobs=(data.get("logprobs") or {}).get("content") or [],
             failovers=msgspec.convert(data.get("failovers") or [], list[Failover]),
             **{name: data[name] for name in _PLAIN_FIELDS if data.get(name) is not None},
         )

@@ -42,6 +42,7 @@ class Reply:
     daneel: JsonObject | None = None
     reasoning_field: str | None = None
     refusal: str | None = None
+    logprobs: list[JsonObject] = field(default_factory=list)
     model: str | None = None
     system_fingerprint: str | None = None
     notes: list[str] = field(default_factory=list)
@@ -97,6 +98,7 @@ def from_accumulator(read: Accumulator, finish_reason: str, **more: Any) -> Repl
         daneel=read.daneel,
         reasoning_field=read.reasoning_field,
         refusal=read.refusal,
+        logprobs=read.logprobs,
         model=read.model,
         system_fingerprint=read.system_fingerprint,
         notes=read.notes,

@@ -167,16 +167,17 @@ async def complete(turn: Turn) -> Completion:
 
 
 def _whole_choice(turn: Turn, number: int, pieces: list[Piece], finish: Finish) -> Choice:
-    logprobs = [logprob for piece in pieces for logprob in piece.logprobs]
+    told = [piece.logprobs for piece in pieces if piece.logprobs is not None]
+    content = [entry for each in told for entry in each.content]
+    calls = [entry for each in told for entry in each.tool_calls]
     message = join(piece.delta for piece in pieces)
-    return Choice(number, finish.finish_reason, message, ChoiceLogprobs(logprobs) if turn.request.logprobs else None)
+    return Choice(number, finish.finish_reason, message, ChoiceLogprobs(content, calls) if turn.request.logprobs else None)
 
 
 def chunks(turn: Turn, item: Piece | Finish) -> list[Chunk]:
     """What a stream sends for one item: a chunk; for the finish also the one with the usage, if it was asked for."""
     if isinstance(item, Piece):
-        logprobs = ChoiceLogprobs(item.logprobs) if item.logprobs else None
-        return [_chunk(turn, [ChunkChoice(turn.choice, item.delta, None, logprobs)])]
+        return [_chunk(turn, [ChunkChoice(turn.choice, item.delta, None, item.logprobs)])]
     last = _chunk(turn, [ChunkChoice(turn.choice, Delta(), item.finish_reason)])
     last.warnings = item.warnings
     last.daneel = item.report

@@ -6,7 +6,7 @@ One `ReplyBuilder` per request. The whole reply is the join of the same deltas t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from daneel.formats.base import CallProgressEvent, Event, Parser, Span, SpanKind
 from daneel.formats.validate import ToolSet
@@ -14,7 +14,7 @@ from daneel.server.deltas import DeltaOptions, DeltaWriter
 from daneel.server.detokenize import Detokenizer, SpanLedger, token_span
 from daneel.server.engines.base import StepOutput, TokenAlternatives
 from daneel.server.stops import StopMatcher
-from daneel.wire.messages import CompletionTokensDetails, Delta, TokenLogprob, TopLogprob
+from daneel.wire.messages import ChoiceLogprobs, CompletionTokensDetails, Delta, TokenLogprob, TopLogprob
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +35,10 @@ class CallProgress:
 
 @dataclass(slots=True)
 class Piece:
-    """A delta, and the log-probabilities of the content tokens it completes."""
+    """A delta, and the log-probabilities of the tokens whose part of the reply has become known with it."""
 
     delta: Delta
-    logprobs: list[TokenLogprob] = field(default_factory=list)
+    logprobs: ChoiceLogprobs | None = None
 
 
 Item = PrefillProgress | CallProgress | Piece
@@ -151,15 +151,17 @@ class ReplyBuilder:
     def _token_span(self, span: Span) -> tuple[int, int]:
         return token_span(self._detokenizer.starts, span)
 
-    def _new_logprobs(self, *, to_end: bool) -> list[TokenLogprob]:
-        """Entries of the content tokens whose span has become known since the last call."""
+    def _new_logprobs(self, *, to_end: bool) -> ChoiceLogprobs | None:
+        """Entries of the tokens of content and calls whose span has become known since the last time, if there are any."""
         starts = self._detokenizer.starts
         first = self._num_logprobs_given
         last = len(starts) if to_end else token_span(starts, Span("content", 0, self._ledger.end))[1]
         last = min(last, len(self._alternatives))
         self._num_logprobs_given = max(first, last)
         kinds = self._ledger.kinds(starts[first:last])
-        return [self._logprob(index) for index, kind in enumerate(kinds, start=first) if kind == "content"]
+        content = [self._logprob(index) for index, kind in enumerate(kinds, start=first) if kind == "content"]
+        calls = [self._logprob(index) for index, kind in enumerate(kinds, start=first) if kind in ("tool", "failed")]
+        return ChoiceLogprobs(content, calls) if content or calls else None
 
     def _logprob(self, index: int) -> TokenLogprob:
         alternatives = self._alternatives[index]

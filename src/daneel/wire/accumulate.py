@@ -84,8 +84,8 @@ class Accumulator:
     """Reads chunks of a stream, or one whole reply, of any peer.
 
     After the last `add()`: `message()`, and the attributes `finish_reason` (the peer's own word), `usage`, `cached_tokens`
-    (`None` if the peer did not say), `warnings`, `daneel`, `error` (an error frame, if one came), `reasoning_field` (the name
-    the peer gave the thoughts), `refusal`, `model`, `system_fingerprint`, and `notes` (what was out of the ordinary, in words).
+    (`None` if the peer did not say), `warnings`, `logprobs` (the peer's entries, as they came), `daneel`, `error` (an error
+    frame, if one came), `reasoning_field` (the name the peer gave the thoughts), `refusal`, `model`, `system_fingerprint`, and `notes` (what was out of the ordinary, in words).
     `split` takes thoughts out of the content of peers that leave them there; `reasoning_field` is then the tag it found.
     """
 
@@ -94,6 +94,7 @@ class Accumulator:
         self.usage: Usage | None = None
         self.cached_tokens: int | None = None
         self.warnings: list[Warning] = []
+        self.logprobs: list[JsonObject] = []
         self.daneel: JsonObject | None = None
         self.error: PeerError | None = None
         self.reasoning_field: str | None = None
@@ -209,11 +210,19 @@ class Accumulator:
             if isinstance(part, dict) and part:
                 progressed = self._part(part, delta, whole=name == "message")
                 break
+        self._add_logprobs(choice.get("logprobs"))
         reason = choice.get("finish_reason")
         if isinstance(reason, str) and reason:
             self.finish_reason = reason
             progressed = True
         return progressed
+
+    def _add_logprobs(self, given: Any) -> None:
+        """Those of content, and daneel's of calls: other peers give all tokens as content, or none."""
+        for name in ("content", "tool_calls"):
+            entries = given.get(name) if isinstance(given, dict) else None
+            if isinstance(entries, list):
+                self.logprobs.extend(entry for entry in entries if isinstance(entry, dict))
 
     def _part(self, part: JsonObject, delta: Delta, *, whole: bool) -> bool:
         """A `delta` or a `message`. Adds its text to `delta`; true if it brought a call, whole or not."""

@@ -143,8 +143,11 @@ class TokenLogprob(Struct):
     top_logprobs: list[TopLogprob]
 
 
-class ChoiceLogprobs(Struct):
+class ChoiceLogprobs(Struct, omit_defaults=True):
+    """Of the tokens that make the content and, as daneel's addition, of those that make calls, good or failed."""
+
     content: list[TokenLogprob]
+    tool_calls: list[TokenLogprob] = []
 
 
 class Choice(Struct, omit_defaults=True):
