@@ -85,7 +85,8 @@ class Accumulator:
 
     After the last `add()`: `message()`, and the attributes `finish_reason` (the peer's own word), `usage`, `cached_tokens`
     (`None` if the peer did not say), `warnings`, `logprobs` (the peer's entries, as they came), `daneel`, `error` (an error
-    frame, if one came), `reasoning_field` (the name the peer gave the thoughts), `refusal`, `model`, `system_fingerprint`, and `notes` (what was out of the ordinary, in words).
+    frame, if one came), `reasoning_field` (the name the peer gave the thoughts), `refusal`, `model`, `system_fingerprint`, and
+    `notes` (what was out of the ordinary, in words).
     `split` takes thoughts out of the content of peers that leave them there; `reasoning_field` is then the tag it found.
     """
 
