@@ -27,6 +27,7 @@ COMMANDS = (
     "compare",
     "gate",
     "diagnose",
+    "tune",
     "report",
     "resume",
     "transcripts",

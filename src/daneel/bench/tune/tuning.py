@@ -218,6 +218,9 @@ class _Round:
         if answer.verdict == (BETTER if margin is None else NOT_INFERIOR):
             entry.status, entry.reason = KEPT, ""
             self._tuning.kept = (*self._base, *entry.edits)
+            for other in self._tuning.entries:
+                if other.round == self._number and other.status == NOT_TRIED and not other.reason:
+                    other.reason = f"#{entry.number} was kept first; if it is still there to do, it is in the next round"
         else:
             entry.status, entry.reason = NOT_CONFIRMED, answer.verdict
             tuner.failed.add(entry.told)

@@ -20,6 +20,8 @@ from daneel.harness.tools.registry import NAME, Tool
 
 MAX_DESCRIPTION_CHARS = 200
 MAX_NAME_CHARS = 40
+MIN_WORD_CHARS = 3
+"""Of a word that one tool's name and description have in common, and another's may have in its place."""
 _POSSESSIVE = frozenset({"my", "the", "a", "our", "tool", "function", "do", "x"})
 
 
@@ -119,11 +121,11 @@ def _from_names(tool: Tool) -> str:
 def _analogies(harness: Harness, tool: Tool) -> Iterator[tuple[str, str]]:
     """(name, description) after each other tool whose description speaks of the last word of its name."""
     words = [word for word in split_words(tool.name) if word not in _POSSESSIVE]
-    if not words:
+    if not words or len(words[-1]) < MIN_WORD_CHARS:
         return
     for other in harness.tools:
         theirs = split_words(other.name)
-        if other.name == tool.name or len(theirs) < 2 or theirs[-1] == words[-1]:
+        if other.name == tool.name or len(theirs) < 2 or theirs[-1] == words[-1] or len(theirs[-1]) < MIN_WORD_CHARS:
             continue
         pattern = rf"(?i)\b{re.escape(theirs[-1])}\b"
         if nothing_said(other.name, other.description) is not None or not re.search(pattern, other.description):
