@@ -2,7 +2,7 @@
 
 All candidates and the harness they change are tried on the same goals and seeds, so that one trial of the latter serves all of
 them. After 4, 8, 16 and 32 pairs the better half goes on (K. Jamieson, A. Talwalkar, "Non-stochastic best arm identification
-and hyperparameter optimization", 2016).
+and hyperparameter optimization", 2016), and one whose mean is clearly below 0 does not.
 """
 
 from __future__ import annotations
@@ -44,6 +44,12 @@ class Screened:
             return None
         return math.sqrt(math.fsum((each - mean) ** 2 for each in self.differences) / (num - 1))
 
+    @property
+    def is_worse(self) -> bool:
+        """Whether it looks clearly worse: after 8 pairs or more, the mean lies three standard errors below 0."""
+        mean, sd, num = self.mean, self.sd, len(self.differences)
+        return num >= RUNGS[1] and mean is not None and sd is not None and mean + 3 * sd / math.sqrt(num) < 0
+
 
 def cost(num_candidates: int, rungs: Sequence[int], known: int) -> int:
     """Trials that a screening takes, `known` of the base's being there already."""
@@ -76,6 +82,8 @@ def screen(base: str, arms: Sequence[str], known: Sequence[Trial], run: Try, run
     left = list(arms)
     before = 0
     for step, rung in enumerate(rungs):
+        if not left:
+            break
         indexes = range(before, rung)
         found = run([base], [index for index in indexes if index not in values]) + run(left, indexes)
         theirs: dict[tuple[str, int], float] = {}
@@ -90,8 +98,9 @@ def screen(base: str, arms: Sequence[str], known: Sequence[Trial], run: Try, run
                 ours, other = theirs.get((arm, index)), values.get(index)
                 if ours is not None and other is not None:
                     screened[arm].differences.append(ours - other)
-        ranked = sorted(left, key=lambda arm: -_rank(screened[arm]))
+        ranked = sorted(left, key=lambda arm: (screened[arm].is_worse, -_rank(screened[arm])))
         keeps = len(ranked) if step == len(rungs) - 1 else _keeps(len(ranked))
+        keeps = min(keeps, sum(not screened[arm].is_worse for arm in ranked))
         for arm in reversed(ranked[keeps:]):
             screened[arm].is_out = True
             out.insert(0, screened[arm])

@@ -63,7 +63,7 @@ class Tuner:
     propose: Propose
     save: Callable[[Tuning], None]
     failed: set[str] = field(default_factory=set)
-    """Candidates that were not confirmed, in words: they are not tried again."""
+    """Candidates that were not confirmed, or looked clearly worse, in words: they are not tried again."""
     num_confirmations: int = 0
 
     def run(self) -> Tuning:
@@ -170,6 +170,9 @@ class _Round:
             entry.screened_pairs, entry.screened_difference = each.num_pairs, each.mean
             entry.status = SCREENED_OUT if each.is_out or each.mean is None else NOT_TRIED
             entry.reason = "others looked better" if each.is_out else "" if each.mean is not None else "no pair was scored"
+            if each.is_worse:
+                entry.reason = "it looked clearly worse"
+                self._tuner.failed.add(entry.told)
         self._tuner.save(self._tuning)
         return [(entries[each.arm], each) for each in result if each.mean is not None]
 
@@ -202,6 +205,7 @@ class _Round:
             entry.status, entry.reason = NOT_CONFIRMED, "there was no budget left to confirm it"
             return False
         tuner.num_confirmations += 1
+        entry.reason = "its confirmation is under way"
         question = Question(max_pairs=max_pairs, alpha=alpha, noninferior=margin)
         comparison = self._compare(entry, question, number)
         (answer,) = comparison.answers()
