@@ -111,6 +111,8 @@ def test_the_winner_is_confirmed_and_written(daneel, file, peer, tmp_path):
     assert tuning.kept_hash == tuned.fingerprint()
     assert {trial.harness_hash for trial in trials} >= {tuned.fingerprint()}
     assert 0 < len(trials) == tuning.num_trials <= 100
+    code, out, _ = daneel("measure", str(winner), "--goal", "day", "--trials", "1", "--server", peer.url, "--json")
+    assert (code, '"H2_tuned"' in out) == (0, True), "what was written can be measured"
     num_requests = len(peer.requests)
     code, _, err = daneel("tune", f"{file}:H2", *options)
     assert (code, len(peer.requests)) == (2, num_requests), "a file that is there already is said before any trial"

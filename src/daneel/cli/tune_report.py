@@ -48,23 +48,28 @@ def print_all(out: Console, tuning: Tuning, diff: str, *, file: str | None, inte
 
 
 def print_ledger(out: Console, tuning: Tuning) -> None:
-    """Everything that was tried."""
-    table = Table("#", "change", "from", "pairs", "ΔE", "pairs", "ΔE", "e-value", "", title="Screened, and confirmed", box=None)
+    """Everything that was tried: the mean difference in E, and of how many pairs."""
+    table = Table("#", "change", "found as", "screened", "confirmed", "e-value", "outcome", box=None, pad_edge=False)
     for entry in tuning.entries:
         table.add_row(*_row(entry), style=_STYLES.get(entry.status, "dim"))
     if tuning.entries:
         out.print(table)
+        out.print("Screened, confirmed: the mean difference in E, of so many pairs.", style="dim")
     for note in tuning.notes:
         out.print(Text(printable(note), style="dim"), soft_wrap=True)
 
 
 def _row(entry: Entry) -> list[Text | str]:
     of = entry.confirmation
-    screened = [str(entry.screened_pairs or "-"), _signed(entry.screened_difference)]
-    tested = ["-", "-", "-"] if of is None else [str(of.num_pairs), _signed(of.difference), _evidence(of.e_value, of.alpha)]
+    screened = _of_pairs(entry.screened_pairs, entry.screened_difference)
+    tested = ["-", "-"] if of is None else [_of_pairs(of.num_pairs, of.difference), _evidence(of.e_value, of.alpha)]
     said = entry.status if not entry.reason else f"{entry.status}: {entry.reason}"
-    source = entry.kind if entry.source == "rule" else f"{entry.kind}, {entry.source}"
-    return [str(entry.number), Text(printable(entry.told)), Text(source), *screened, *tested, Text(printable(said))]
+    found = entry.kind if entry.source == "rule" else f"{entry.kind}, worded by the {entry.source}"
+    return [str(entry.number), Text(printable(entry.told)), Text(found), screened, *tested, Text(printable(said))]
+
+
+def _of_pairs(num_pairs: int, difference: float | None) -> str:
+    return f"{_signed(difference)} of {num_pairs}" if num_pairs else "-"
 
 
 def _signed(value: float | None) -> str:
@@ -72,7 +77,7 @@ def _signed(value: float | None) -> str:
 
 
 def _evidence(e_value: float, alpha: float) -> str:
-    return f"{e_value:.3g} of {1 / alpha:.0f}"
+    return f"{e_value:.3g} {'≥' if e_value >= 1 / alpha else '<'} {1 / alpha:.0f}"
 
 
 def print_outcome(out: Console, tuning: Tuning, diff: str, *, interrupted: bool) -> None:

@@ -6,6 +6,7 @@ import json
 
 import msgspec
 import pytest
+from tests.support.scripted_server import ScriptedServer, calls, text
 
 from daneel import Harness, tool
 from daneel.bench.slot import Arm
@@ -25,7 +26,9 @@ from daneel.bench.tune.edits import (
     told,
 )
 from daneel.errors import UserError
+from daneel.harness.client import Client
 from daneel.harness.files import load
+from daneel.harness.loop import run
 from daneel.harness.safety.policy import SafetyPolicy
 from daneel.harness.tools.arguments import ArgumentsError
 from daneel.harness.tools.gating import closed
@@ -158,6 +161,17 @@ def test_merged_without_a_link_both_are_checked_before_either_is_called():
     assert merged.run(merged.bind({"name": "Ann", "user_id": "3"}).kwargs).endswith("3@example.org")
     with pytest.raises(ArgumentsError):
         merged.bind({"name": "Ann", "user_id": "three"})
+
+
+def test_what_is_merged_or_told_as_a_sentence_works_in_a_run():
+    merge = Merge(first="find_user", second="mail_of", name="mail_by_name", description="Mail by name", link="user_id")
+    start = edited(Harness(tools=[find_user, mail_of]), [merge])
+    with ScriptedServer([calls(("mail_by_name", {"name": "Ann"})), text("Done.")]) as server, Client(server.url) as client:
+        assert run(start, "?", client=client).calls[0].result == '{"user_id": 7, "name": "Ann"}\n7@example.org'
+    start = edited(Harness(tools=[find_user]), [Sentence(tool="find_user", template="User {user_id} is {name}.")])
+    with ScriptedServer([calls(("find_user", {"name": "Ann"})), text("Done.")]) as server, Client(server.url) as client:
+        run(start, "?", client=client)
+        assert "User 7 is Ann." in server.requests[1]["messages"][-1]["content"]
 
 
 @tool(effects="write")

@@ -224,7 +224,7 @@ class _Round:
             self._tuning.kept = (*self._base, *entry.edits)
             for other in self._tuning.entries:
                 if other.round == self._number and other.status == NOT_TRIED and not other.reason:
-                    other.reason = f"#{entry.number} was kept first; if it is still there to do, it is in the next round"
+                    other.reason = f"#{entry.number} was kept first"
         else:
             entry.status, entry.reason = NOT_CONFIRMED, answer.verdict
             tuner.failed.add(entry.told)
