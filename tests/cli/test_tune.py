@@ -136,6 +136,16 @@ def test_a_finished_tuning_as_json_runs_nothing_again(daneel, file, peer, tmp_pa
     assert (again["entries"], again["kept"], again["num_trials"]) == (told["entries"], told["kept"], told["num_trials"])
 
 
+def test_its_stages_are_gone_on_with_by_nothing_else(daneel, file, peer):
+    daneel("tune", f"{file}:H2", "--server", peer.url, "--seed", "1", "--budget-pairs", "10", "--no-proposer")
+    with TrialStore() as store:
+        stage = store.plans(kind="tune")[0].id
+    for command, said in (("measure", "was made by `daneel tune`"), ("compare", "is no comparison but of the kind tune")):
+        num_requests = len(peer.requests)
+        code, _, err = daneel(command, "--resume", stage)
+        assert (code, said in plain(err), len(peer.requests)) == (2, True, num_requests)
+
+
 def test_where_nothing_helps_nothing_is_written(daneel, file, tmp_path):
     with ScriptedServer(lambda request: text("No.")) as server:
         code, out, _ = daneel("tune", f"{file}:H2", "--server", server.url, "--seed", "1", "--budget-pairs", "12")

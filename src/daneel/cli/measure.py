@@ -54,6 +54,10 @@ def _tells(trial: Trial) -> tuple[int, int]:
     return (0, 0) if trial.achieved is None else (1 + trial.achieved, -trial.turns)
 
 
+KIND = "measure"
+"""Of a `Plan` that this command made."""
+
+
 def register(app: typer.Typer) -> None:
     """Add this file's commands to `app`."""
 
@@ -111,6 +115,8 @@ def register(app: typer.Typer) -> None:
             else:
                 asked.require_nothing()
                 plan, sources = unfinished(store, resume)
+                if plan.kind != KIND:
+                    raise UserError(f"{plan.id} was made by `daneel {plan.kind}`; `daneel measure` goes on only with its own")
                 check_sources(sources)
                 served = serve if server else serve or plan.serve
                 site = find_site(stack, server=server or plan.servers, serve=served, model=model or plan.asked_model, door=door)
@@ -154,7 +160,7 @@ class _Asked:
         return plan_of(
             sources,
             site.model,
-            kind="measure",
+            kind=KIND,
             num_trials=self.num_trials,
             base_seed=secrets.randbelow(2**31) if self.seed is None else self.seed,
             servers=site.named_servers,
