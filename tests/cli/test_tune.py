@@ -22,6 +22,7 @@ FILE = '''
 from datetime import date, datetime
 
 from daneel import Harness, goal, tool
+from daneel.tools import file_tools
 
 
 @tool
@@ -34,7 +35,7 @@ def today() -> str:
     return date.today().isoformat()
 
 
-H2 = Harness(tools=[cur_time, tool(name="my_date", description="TODO")(today)], system="clock")
+H2 = Harness(tools=[cur_time, tool(name="my_date", description="TODO")(today), *file_tools(".")], system="clock")
 GOOD = Harness(tools=[cur_time, tool(name="cur_date", description="Get current date")(today)], system="clock")
 
 
@@ -43,17 +44,22 @@ def now(trial) -> bool:
     return "-" in (trial.answer or "")
 
 
-@goal(prompt="Which day is it, and what time?", held_out=True)
+def fill(workspace) -> None:
+    (workspace / "note.txt").write_text("here")
+
+
+@goal(prompt="Which day is it, and what time?", held_out=True, setup=fill)
 def day(trial) -> bool:
-    return "-" in (trial.answer or "")
+    return "-" in (trial.answer or "") and (trial.workspace / "note.txt").exists()
 '''
 
 
 def undescribed_is_not_called(request):
-    """Calls all tools whose description says something, at once; states what they gave."""
+    """Calls all tools without arguments whose description says something, at once; states what they gave."""
     if "tools" not in request:
         return text("1. `Get current date`\n2. Say which day it is\n\x1b[31m\nx")
-    wanted = [tool["function"]["name"] for tool in request["tools"] if tool["function"]["description"] != "TODO"]
+    functions = [tool["function"] for tool in request["tools"] if not tool["function"]["parameters"].get("properties")]
+    wanted = [function["name"] for function in functions if function["description"] != "TODO"]
     results = results_in(request)
     if missing := [name for name in wanted if name not in results]:
         return calls(*((name, {}) for name in missing))

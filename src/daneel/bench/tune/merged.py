@@ -19,18 +19,8 @@ def merged_tool(first: Tool, second: Tool, *, name: str, description: str, link:
     """
     check_name(name, "merge")
     mine, theirs = (_properties(tool) for tool in (first, second))
-    if link is not None and link not in theirs:
-        raise UserError(f"{second.name} has no argument {link}")
     own = {key: schema for key, schema in theirs.items() if key != link}
-    if clash := sorted(mine.keys() & own.keys()):
-        raise UserError(f"both have an argument {clash[0]}")
-    if link is not None and second.effects:
-        # what is allowed is told from the arguments of a call, and this one would not be among them
-        raise UserError(f"{second.name} has effects, and must be called with arguments that can be checked before")
-    if first.gates or second.gates:
-        raise UserError("a tool with gates is not merged")
-    if "$defs" in first.parameters or "$defs" in second.parameters:
-        raise UserError("a tool whose schema has definitions is not merged")
+    _refuse(first, second, link, clash=sorted(mine.keys() & own.keys()))
 
     def bind(arguments: dict[str, Any]) -> Bound:
         if unknown := sorted(arguments.keys() - mine.keys() - own.keys()):
@@ -65,6 +55,21 @@ def merged_tool(first: Tool, second: Tool, *, name: str, description: str, link:
         max_result_chars=_larger(first.max_result_chars, second.max_result_chars),
         timeout_s=None if None in (first.timeout_s, second.timeout_s) else (first.timeout_s or 0) + (second.timeout_s or 0),
     )
+
+
+def _refuse(first: Tool, second: Tool, link: str | None, *, clash: list[str]) -> None:
+    """Raises `UserError` where the two cannot be merged."""
+    if link is not None and link not in _properties(second):
+        raise UserError(f"{second.name} has no argument {link}")
+    if clash:
+        raise UserError(f"both have an argument {clash[0]}")
+    if link is not None and second.effects:
+        # what is allowed is told from the arguments of a call, and this one would not be among them
+        raise UserError(f"{second.name} has effects, and must be called with arguments that can be checked before")
+    if first.gates or second.gates:
+        raise UserError("a tool with gates is not merged")
+    if "$defs" in first.parameters or "$defs" in second.parameters:
+        raise UserError("a tool whose schema has definitions is not merged")
 
 
 def linked_value(text: str, link: str) -> Any:
