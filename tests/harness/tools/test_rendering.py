@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from daneel import Recovery, Tool, ToolFailure, tool
+from daneel import Harness, Recovery, Tool, ToolFailure, tool
 from daneel.errors import UserError
 from daneel.harness.tools.rendering import MIN_RESULT_CHARS, bounded, told
 from daneel.harness.tools.running import Done, ForeignFailure, call
@@ -127,3 +127,22 @@ def test_no_bound() -> None:
 def test_limits_that_make_no_sense(limits: Any) -> None:
     with pytest.raises(UserError, match="tool size"):
         make(**limits)
+
+
+def test_harnesses_that_tell_results_otherwise_have_another_hash() -> None:
+    def look(word: str) -> dict[str, str]:
+        """Look up a word"""
+        return {"word": word}
+
+    renders: list[Any] = [
+        None,
+        "{result}",
+        "It is {result}.",
+        lambda result: "one",
+        lambda result: "two",
+        lambda result, given: "three",
+    ]
+    prints = [Harness(tools=[tool(render=render)(look)]).fingerprint() for render in renders]
+    assert len(set(prints)) == len(prints)
+    again = [Harness(tools=[tool(look).with_changes(render=render)]).fingerprint() for render in renders[1:3]]
+    assert again == prints[1:3]

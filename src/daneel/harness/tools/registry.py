@@ -30,7 +30,7 @@ from daneel.errors import UserError
 from daneel.harness.tools.arguments import ArgumentsError, Bound, bind
 from daneel.harness.tools.examples import Example, examples_of
 from daneel.harness.tools.gating import NO_GATES, After, Calls, Gate, Gates, gates_of
-from daneel.harness.tools.rendering import MAX_RESULT_CHARS, MIN_RESULT_CHARS, Render, renderer, result_text
+from daneel.harness.tools.rendering import MAX_RESULT_CHARS, MIN_RESULT_CHARS, Render, Sentence, renderer, result_text
 from daneel.harness.tools.running import value_of
 from daneel.harness.tools.schema import JsonSchema, arguments_model, compact_schema, describe, where
 
@@ -278,6 +278,8 @@ def check_limits(label: str, *, max_result_chars: int | None, timeout_s: float |
 
 def source_of(function: Callable[..., Any]) -> str:
     """The function's source text, for fingerprints; its bytecode when the source is not to be had."""
+    if isinstance(function, Sentence):
+        return repr(function)
     try:
         return textwrap.dedent(inspect.getsource(function))
     except (OSError, TypeError):

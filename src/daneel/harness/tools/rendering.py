@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import string
 from collections.abc import Callable
@@ -49,6 +50,17 @@ def result_text(result: Any) -> str:
     return to_json(result, fallback=str, inf_nan_mode="strings", bytes_mode="base64").decode()
 
 
+@dataclass(frozen=True)
+class Sentence:
+    """A render: a sentence with `{result}` and names of arguments in it; those that were not given are None."""
+
+    sentence: str
+    names: tuple[str, ...]
+
+    def __call__(self, result: Any, arguments: dict[str, Any]) -> str:
+        return self.sentence.format(**{**dict.fromkeys(self.names), **arguments, "result": result})
+
+
 def renderer(given: str | Render | None, parameters: set[str], label: str) -> Render | None:
     """A function `(result, arguments)` of what `@tool(render=…)` was given. Raises UserError.
 
@@ -71,7 +83,8 @@ def renderer(given: str | Render | None, parameters: set[str], label: str) -> Re
         return given
     if num_taken == 0:
         raise UserError(f"{label}: render must take the result")
-    return lambda result, arguments: given(result)
+    # wrapped, so that its own source is in the harness's hash
+    return functools.update_wrapper(lambda result, arguments: given(result), given)
 
 
 def _template(sentence: str, parameters: set[str], label: str) -> Render:
@@ -81,7 +94,7 @@ def _template(sentence: str, parameters: set[str], label: str) -> Render:
         raise UserError(f"{label}: render: {error}; write braces that are no field as {{{{ and }}}}") from error
     if unknown := names - parameters - {"result"}:
         raise UserError(f"{label}: render has {{{min(unknown)}}}, which is neither {{result}} nor an argument")
-    return lambda result, arguments: sentence.format(**{**dict.fromkeys(names), **arguments, "result": result})
+    return Sentence(sentence, tuple(sorted(names)))
 
 
 def render(tool: Tool, value: Any, kwargs: dict[str, Any]) -> str:
