@@ -221,3 +221,38 @@ def test_another_reading_holds_only_what_was_given(arguments: dict[str, Any]) ->
     for _, reading in other_readings(put, arguments):
         for value in reading.values():
             assert json.dumps(value) in given
+
+
+@given(
+    st.dictionaries(st.sampled_from(["text", "more"]), st.just({"a": [1, {}]}) | st.text('a}]{[" ,', max_size=5), min_size=1),
+    st.sampled_from(["now", "put"]),
+    st.booleans(),
+)
+def test_a_call_that_lacks_only_its_own_end_is_read(given_: dict[str, Any], first: str, in_a_list: bool) -> None:
+    arguments = {"text": str(given_.get("text", "x")), "more": {"a": given_}}
+    call = json.dumps({"name": "put", "arguments": arguments})
+    before = json.dumps({"name": first, "arguments": {"text": "b"} if first == "put" else {}}) + ", " if in_a_list else ""
+    expected = ([(first, {"text": "b"} if first == "put" else {})] if in_a_list else []) + [("put", arguments)]
+    for text in [f"[{before}{call[:-1]}]", f"[{before}{call}", f"[{before}{call[:-1]}"] if in_a_list else [call[:-1]]:
+        assert pairs(calls_at(text, 0, TOOLS)) == expected
+    for cut in range(1, len(call) - 1):
+        assert pairs(calls_at(before + call[:cut], 0, TOOLS)) is None, "arguments that are cut off are not whole"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"name": "put", "text": {"a": 1}',  # arguments beside the name: more of them may have been meant
+        '{"name": "put", "arguments": {"text": "a"',
+        '{"name": "put", "arguments": {"more": {"a": 1}',
+        '{"name": "put", "arguments": {"text": "a"}}}',
+        '{"name": "put", "arguments": {"text": "a"}] and so on',
+        '{"name": "put", "arguments": {"text": "a"}, "id": "3"',
+        "[[[[{",
+        "]",
+        "{",
+        "",
+    ],
+)
+def test_what_lacks_more_than_an_end_is_no_call(text: str) -> None:
+    assert calls_at(text, 0, TOOLS) is None

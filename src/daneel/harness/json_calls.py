@@ -37,6 +37,21 @@ class WrittenCall:
 
 def calls_at(text: str, start: int, tools: Sequence[Tool]) -> list[WrittenCall] | None:
     """The calls that the text from `start` on consists of, to its last character; None if that is not all it holds."""
+    return _calls_at(text, start, tools) or _without_ends(text, start, tools)
+
+
+def _without_ends(text: str, start: int, tools: Sequence[Tool]) -> list[WrittenCall] | None:
+    """Calls whose arguments are whole, and which lack the ends of what stands around these."""
+    whole = wide_json.with_ends(text[start:])
+    value = wide_json.read(whole) if whole is not None else wide_json.NOTHING
+    items = value if isinstance(value, list) else [value]
+    if not all(isinstance(item, dict) and item and [*item][-1] in ARGUMENT_KEYS for item in items):
+        return None
+    pairs = as_calls(value, tools) or []
+    return [WrittenCall(name, json.dumps(given, ensure_ascii=False), start, len(text)) for name, given in pairs] or None
+
+
+def _calls_at(text: str, start: int, tools: Sequence[Tool]) -> list[WrittenCall] | None:
     found: list[WrittenCall] = []
     position = start
     while True:

@@ -156,10 +156,12 @@ def _other_reading(tool: Tool, arguments: dict[str, Any]) -> tuple[str, Bound] |
 def _read_failed(failed: FailedToolCall, harness: Harness, next_id: Callable[[], str]) -> Attempt:
     """A call between markers that could not be read there: it may still be one in another form. Else the model is told."""
     tool = find_tool(failed.name, harness.tools, slips=True) if failed.name else None
-    if harness.recovery.repair and failed.error.type == "malformed":
+    if harness.recovery.repair and failed.error.type in ("malformed", "truncated"):
         inside = _MARKERS.sub("", failed.raw.strip()).strip()
         tools = harness.tools
-        found = calls_at(inside, 0, tools) or code_calls(inside, tools) or xml_calls(failed.raw.strip(), tools) or []
+        found = calls_at(inside, 0, tools) or []
+        if not found and failed.error.type == "malformed":
+            found = code_calls(inside, tools) or xml_calls(failed.raw.strip(), tools) or []
         if len(found) == 1:
             function = FunctionCall(found[0].name, found[0].arguments)
             attempt = _read_call(ToolCall(failed.id, function, "function"), harness, truncated=False, next_id=next_id)

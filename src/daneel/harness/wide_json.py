@@ -71,6 +71,43 @@ def end_of_object(text: str) -> int:
     return 0
 
 
+def with_ends(text: str) -> str | None:
+    """The text with the ends that its outermost objects and lists lack; None where that is not all it lacks.
+
+    An end may be missing where the container inside has just been closed: at the end of the text, or before the end of what is
+    outside. So in `[{"name": "f", "arguments": {"a": 1}]` the inner object was closed by whoever wrote it, and is whole. Of
+    objects in objects, only one may lack its end.
+    """
+    kept, stack, added, before, position = "", "", 0, "", 0
+    while position < min(len(text), MAX_CHARS):
+        match = _TOKEN.match(text, position)
+        if match is None:
+            return None
+        mark = match[0].translate(_NARROW) if match.lastgroup == "mark" else ""
+        if mark in _OPENS:
+            stack += mark
+        elif mark in _OPENS.values():
+            while stack and _OPENS[stack[-1]] != mark:
+                if before not in _OPENS.values() or len(stack) > 2:
+                    return None
+                kept, stack, added = kept + _OPENS[stack[-1]], stack[:-1], added + 1
+            if not stack:
+                return None
+            stack = stack[:-1]
+        kept, position = kept + match[0], match.end()
+        if match.lastgroup != "skip":
+            before = mark or match[0]
+            if not stack and text[position:].strip():
+                return None
+    if not stack and added:
+        return kept
+    may_end = before in _OPENS.values() and stack in ("{", "[", "[{")
+    return kept + "".join(_OPENS[each] for each in reversed(stack)) if may_end else None
+
+
+_OPENS = {"{": "}", "[": "]"}
+
+
 def _tokens(text: str) -> list[tuple[str, str]]:
     """Kind and text of each token, last one first. Raises ValueError where the text is none."""
     found: list[tuple[str, str]] = []
