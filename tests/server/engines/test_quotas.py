@@ -43,16 +43,26 @@ def pool(capacity: int, **settings: object) -> tuple[KvCache, FakeCells]:
     return KvCache(cells, capacity=capacity, **{"max_sequences": 64, **settings}), cells  # type: ignore[arg-type]
 
 
-@given(sizes=st.lists(st.integers(1, 25), min_size=1, max_size=40))
-def test_a_flood_leaves_others_what_is_within_their_share(sizes: list[int]) -> None:
-    cache, cells = pool(100)
-    mine = fresh(30)
+@given(sizes=st.lists(st.integers(1, 60), min_size=1, max_size=40), num_common=st.integers(0, 8), rolls_back=st.booleans())
+def test_a_flood_leaves_others_what_is_within_their_share(sizes: list[int], num_common: int, rolls_back: bool) -> None:
+    cells = FakeCells(100, rolls_back=rolls_back)
+    cache = KvCache(cells, capacity=100, max_sequences=64, rolls_back=rolls_back)
+    mine, common = fresh(30), fresh(num_common)
     run(cache, cells, "quiet", mine)
     for size in sizes:
-        assert run(cache, cells, "loud", fresh(size)) is not None
+        assert run(cache, cells, "loud", [*common, *fresh(size)]) is not None
     again = run(cache, cells, "quiet", [*mine, 0])
     assert again is not None
     assert again.num_cached == 30
+
+
+def test_a_common_beginning_stays_where_the_rest_of_its_sequence_must_go() -> None:
+    cache, cells = pool(100)
+    common = fresh(40)
+    run(cache, cells, "a", [*common, *fresh(40)])
+    second = run(cache, cells, "a", [*common, *fresh(40)])
+    assert second is not None
+    assert second.num_cached == 40
 
 
 def test_a_flood_of_running_requests_waits_rather_than_take_anothers_share() -> None:
@@ -190,3 +200,17 @@ def test_a_private_room_counts_as_its_owners() -> None:
     again = run(cache, cells, "quiet", [*mine, 0])
     assert again is not None
     assert again.num_cached == 30
+
+
+def test_a_request_that_must_wait_loses_nothing_of_what_it_will_go_on_from() -> None:
+    cache, cells = pool(100)
+    mine = fresh(30)
+    run(cache, cells, "a", mine)
+    other = begin(cache, cells, "b", fresh(60))
+    assert other is not None
+    longer = [*mine, *fresh(30)]
+    assert begin(cache, cells, "a", longer) is None
+    cache.close(other.holder, keep=False)
+    at_last = begin(cache, cells, "a", longer)
+    assert at_last is not None
+    assert at_last.num_cached == 30

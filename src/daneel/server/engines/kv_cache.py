@@ -154,18 +154,21 @@ class KvCache:
         elif kept is not None:  # the room made for it in vain may have cost what was found
             length, source = self.tree.match(tenant, usable, whole=whole)
             came_from = "memory" if length else None
-        if not self._make_room(max(0, reserve - length), wanted, but=source):
-            # what it could go on from is itself in the way, by what stands behind the common prefix
-            length, source, came_from = 0, None, None
-            if not self._make_room(reserve, wanted):
-                return None
         if not self._free_seqs and not self._evict_one(replace(wanted, sequences=True, total=self._max_sequences), source):
             return None
+        miss = self._miss(tenant, ids, length, use)
         holder = self._enter(tenant, source, length)
         if source is not None:
             self._memory.share(source.seq, holder.seq, 0, length)
-            self._replace(source, holder, length)
-        return Opened(holder, length, came_from, self._miss(tenant, ids, length, use))
+            self._touch(source)
+        # only now, when the common prefix is held here, too: what stands behind it in the source may be what is in the way
+        contained = source if source is not None and source.num_tokens <= length else None
+        if not self._make_room(max(0, reserve - length), wanted, but=contained):
+            self._remove(holder)
+            return None
+        if contained is not None and self._rolls_back and self._may_go(contained):
+            self._remove(contained)  # it has nothing of its own to keep
+        return Opened(holder, length, came_from, miss)
 
     def grow(self, holder: Holder, ids: Sequence[int]) -> None:
         """These tokens were evaluated behind the holder's last."""
@@ -263,13 +266,6 @@ class KvCache:
         self.tree.remove(holder)
         self._holders.discard(holder)
         self._free_seqs.append(holder.seq)
-
-    def _replace(self, source: Holder, holder: Holder, length: int) -> None:
-        """An idle sequence that the new one wholly contains has nothing of its own to keep, unless only its end is of use."""
-        if self._rolls_back and self._may_go(source) and source.num_tokens <= length:
-            self._remove(source)
-        else:
-            self._touch(source)
 
     def _drop_covered(self, holder: Holder) -> None:
         """Idle sequences that end on the way to this one are part of it."""
