@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 
@@ -9,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from daneel.server.engines.cache_tiers import DiskTier, MemoryTier
+from daneel.server.engines.base import EngineLoadError, PromptCache
+from daneel.server.engines.cache_tiers import LEFTOVER_AFTER_S, DiskTier, MemoryTier, Tiers
 
 IDS = list(range(40))
 STATE = bytes(range(256))
@@ -172,3 +174,33 @@ def test_smaller_bounds_hand_down_and_delete(tmp_path: Path) -> None:
     below.trim()
     assert tier.entries("a") == below.entries("a") == []
     assert not tier.takes
+
+
+@pytest.mark.parametrize(("content", "mode"), [(b"", 0o600), (b"short", 0o600), (b"x" * 32, 0o644)])
+def test_a_folder_whose_secret_is_none_is_refused(tmp_path: Path, content: bytes, mode: int) -> None:
+    secret = tmp_path / "secret"
+    secret.write_bytes(content)
+    secret.chmod(mode)
+    with pytest.raises(EngineLoadError, match=r"secret has .*: delete it"):
+        Tiers.open(PromptCache(folder=str(tmp_path)), scope=["model"])
+
+
+def test_what_a_killed_server_left_half_written_goes_and_nothing_else(tmp_path: Path) -> None:
+    old, new, foreign = (tmp_path / name for name in ("tmpold.kv.part", "tmpnew.kv.part", "notes.part"))
+    for path in (old, new, foreign):
+        path.write_bytes(b"half")
+    for path in (old, foreign):
+        os.utime(path, (path.stat().st_mtime - 2 * LEFTOVER_AFTER_S,) * 2)
+    disk(tmp_path)
+    assert not old.exists()
+    assert new.exists()  # another server may be writing it
+    assert foreign.exists()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs named pipes")
+def test_things_that_are_no_files_hold_up_nothing(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.kv")
+    (tmp_path / "folder.kv").mkdir()
+    tier = disk(tmp_path)
+    tier.put("", IDS, STATE)
+    assert tier.get("", IDS) == STATE

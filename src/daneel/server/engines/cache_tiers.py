@@ -13,7 +13,6 @@ import contextlib
 import hashlib
 import hmac
 import os
-import secrets
 import struct
 import tempfile
 import time
@@ -22,16 +21,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from daneel.errors import UserError
 from daneel.server.engines.base import EngineLoadError, PromptCache
 from daneel.server.engines.cache_state import CacheEntry
 from daneel.server.engines.kv_cache import Tier
 from daneel.server.engines.prefix import common_prefix_length
 from daneel.server.engines.quotas import oldest_of_greediest
+from daneel.server.secret import read_or_make_secret
 
 MAGIC = b"daneelkv2\n"
 _SIZES = struct.Struct("<IQQ")
 """Of the tenant, the packed ids and the state, in bytes."""
 _MAC_BYTES = 32
+LEFTOVER_SUFFIX = ".kv.part"
+LEFTOVER_AFTER_S = 3600.0
+"""A file that is still being written after so long is what a killed server left."""
 _IDS = "i"
 
 Key = tuple[str, tuple[int, ...]]
@@ -144,7 +148,8 @@ class DiskTier:
 
     `scope`: model, template and engine build.
 
-    Raises `OSError` when the folder cannot be made or its secret not be read; later failures only lose cache.
+    Raises `OSError` when the folder cannot be made, `UserError` when its secret cannot be read or is none; later failures only
+    lose cache.
     """
 
     name = "disk"
@@ -153,10 +158,14 @@ class DiskTier:
         self._folder = folder
         self.max_bytes = max_bytes
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._secret = hmac.digest(_secret(folder / "secret"), scope.encode(), "sha256")
+        # it must stay, or what was kept cannot be told from what was forged
+        root = hashlib.sha256(read_or_make_secret(folder / "secret")).digest()
+        self._secret = hmac.digest(root, scope.encode(), "sha256")
         self._kept: OrderedDict[Key, KeptFile] = OrderedDict()
+        _delete_leftovers(folder)
         for path in sorted(folder.glob("*.kv"), key=_mtime):
-            self._note(path)
+            if path.is_file():  # to open a named pipe would wait for ever
+                self._note(path)
 
     def put(self, tenant: str, ids: Sequence[int], state: bytes) -> None:
         data = self._packed(tenant, ids, state)
@@ -304,6 +313,8 @@ class Tiers:
                 disk = DiskTier(Path(wanted.folder), max_bytes=wanted.max_disk_bytes, scope="\n".join([*scope, wanted.scope]))
             except OSError as error:
                 raise EngineLoadError(f"the prompt cache's folder {wanted.folder} cannot be used: {error.strerror}") from error
+            except UserError as error:
+                raise EngineLoadError(f"the prompt cache's folder {wanted.folder} cannot be used: {error}") from error
         return cls(MemoryTier(max_bytes=wanted.max_bytes, max_entries=wanted.max_entries, below=disk), disk)
 
     def flush(self) -> None:
@@ -329,18 +340,9 @@ def _packed_ids(ids: Sequence[int]) -> bytes:
     return array.array(_IDS, ids).tobytes()
 
 
-def _secret(path: Path) -> bytes:
-    """The folder's own secret; made at the first time. It must stay, or what was kept cannot be told from what was forged."""
-    with contextlib.suppress(FileExistsError):
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(secrets.token_bytes(32))
-    return hashlib.sha256(path.read_bytes()).digest()
-
-
 def _write(path: Path, data: bytes) -> None:
     """Whole or not at all. `mkstemp` gives it mode 0600."""
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, suffix=".part")
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, suffix=LEFTOVER_SUFFIX)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
@@ -349,6 +351,14 @@ def _write(path: Path, data: bytes) -> None:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         raise
+
+
+def _delete_leftovers(folder: Path) -> None:
+    oldest_at = time.time() - LEFTOVER_AFTER_S
+    for path in folder.glob(f"*{LEFTOVER_SUFFIX}"):
+        with contextlib.suppress(OSError):
+            if path.stat().st_mtime < oldest_at:
+                path.unlink()
 
 
 def _mtime(path: Path) -> float:
