@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -161,7 +162,8 @@ def test_when_no_trial_can_be_scored_there_is_no_number_and_exit_1(daneel):
         (["missing.py"], "no such file"),
         ([str(CLOCK), "--goal", "later"], "there is no goal later; it has now"),
         ([str(CLOCK), "--harness", "H9"], "there is no harness H9"),
-        ([str(CLOCK), "--trials", "0"], "--trials must be at least 1"),
+        ([str(CLOCK), "--trials", "0"], "--trials must be from 1 to 100000, not 0"),
+        ([str(CLOCK), "--trials", "1000000000"], "--trials must be from 1 to 100000, not 1000000000"),
         ([str(CLOCK), "--temperature", "-1"], "temperature must be 0 or more"),
         ([str(CLOCK), "--server", "http://127.0.0.1:9"], "127.0.0.1:9"),
         ([str(CLOCK), "--server", "http://127.0.0.1:9", "--serve", "m"], "exclude each other"),
@@ -319,6 +321,26 @@ def test_sigterm_ends_it_as_ctrl_c_does_with_its_own_exit_code(tmp_path):
             out, err = process.communicate(timeout=120)
     assert process.returncode == 143, err
     assert "To go on: daneel measure --resume m_" in out
+
+
+def test_sigterm_before_the_first_trial_has_the_same_exit_code(tmp_path):
+    here = tmp_path / "here"
+    file = tmp_path / "slow.py"
+    file.write_text(
+        "import pathlib, time\nfrom daneel import Harness, goal\nharness = Harness()\n"
+        f"def fill(workspace):\n    pathlib.Path({str(here)!r}).touch()\n    time.sleep(120)\n"
+        "@goal(prompt='p', setup=fill)\ndef g(trial):\n    return True\n"
+    )
+    command = [sys.executable, "-m", "daneel", "measure", str(file), "--server", "http://127.0.0.1:9"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        deadline = time.monotonic() + 120
+        while not here.exists() and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.02)
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=120)
+    assert process.returncode == 143, err
+    assert out == ""
+    assert "Traceback" not in err
 
 
 def test_when_the_servers_are_gone_it_stops_early_and_says_how_to_go_on(daneel):

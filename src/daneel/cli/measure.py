@@ -34,6 +34,8 @@ from daneel.harness.transcript import TranscriptStore
 
 MIN_WIDTH = 100
 """Columns for a report that goes into a file or a pipe."""
+MAX_TRIALS = 100_000
+"""Of each harness on each goal: all places of a plan are held in memory."""
 
 
 @dataclass
@@ -99,8 +101,8 @@ def register(app: typer.Typer) -> None:
         Exit codes: 0 something was scored. 1 nothing was. 2 bad input, or no server. 130 Ctrl-C. 143 told to end (SIGTERM).
         After the last three, `daneel measure --resume ID` goes on.
         """
-        if trials < 1:
-            raise UserError(f"--trials must be at least 1, not {trials}")
+        if not 1 <= trials <= MAX_TRIALS:
+            raise UserError(f"--trials must be from 1 to {MAX_TRIALS}, not {trials}")
         changes = {"temperature": temperature, "first_tool_choice": first_tool_choice, "sandbox": False if no_sandbox else None}
         asked = _Asked(files or [], goal, harness, {name: v for name, v in changes.items() if v is not None}, trials, seed)
         with clean_stdout(as_json) as stdout, ExitStack() as stack:

@@ -26,7 +26,10 @@ class Sigterm:
 
 @contextmanager
 def ends_on_sigterm() -> Iterator[Sigterm]:
-    """Within it, SIGTERM is as Ctrl-C wherever the program stands. Does nothing outside the main thread."""
+    """Within it, SIGTERM is as Ctrl-C wherever the program stands; one that nobody caught ends the program with `TERMINATED`.
+
+    Does nothing outside the main thread.
+    """
     sigterm = Sigterm()
     if threading.current_thread() is not threading.main_thread():
         yield sigterm
@@ -34,5 +37,9 @@ def ends_on_sigterm() -> Iterator[Sigterm]:
     before = signal.signal(signal.SIGTERM, sigterm.handle)
     try:
         yield sigterm
+    except KeyboardInterrupt:
+        if sigterm.came:
+            raise SystemExit(TERMINATED) from None  # nobody within has made an end of its own of it
+        raise
     finally:
         signal.signal(signal.SIGTERM, before)
