@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -127,3 +128,46 @@ def test_the_goal_hash_covers_prompt_set_up_and_check_and_not_what_is_only_known
     assert goal_with(only_says_so).fingerprint() != plain.fingerprint()
     assert set(goal_with(setup=fill).parts()) == {"prompt", "check", "set-up"}
     assert source_of(fill) != source_of(copies)
+
+
+def _forking(code):
+    """`code` in a child process that comes back as if nothing had been, and in its parent, where it says something else."""
+
+    def forked(workspace):
+        child = os.fork()
+        if child == 0:
+            return code
+        os.waitpid(child, 0)
+        return "parent"
+
+    return forked
+
+
+def _setup_forks(workspace):
+    _forking("child")(workspace)
+
+
+@pytest.mark.parametrize("where", ["set-up", "known pass", "check"])
+def test_a_child_that_a_goal_forks_goes_no_further(tmp_path, where):
+    came_by = tmp_path / "came_by"
+
+    def check(trial):
+        if where == "check":
+            _forking("child")(None)
+        return True
+
+    made = goal(
+        prompt="p",
+        name="forks",
+        setup=_setup_forks if where == "set-up" else None,
+        known_pass=_forking("child") if where == "known pass" else (lambda workspace: "Done."),
+    )(check)
+    owner = os.getpid()
+    try:
+        require_sound_goals([made])
+        with came_by.open("a") as log:
+            log.write("x")
+    finally:
+        if os.getpid() != owner:
+            os._exit(1)
+    assert came_by.read_text() == "x"

@@ -53,6 +53,12 @@ def test_which_harness_is_meant_when_none_is_named(tmp_path: Path) -> None:
         ("\0", "my_file.py: syntax error"),
         (HEAD + "@tool\ndef f(): return 1\n", "tool f has no docstring"),
         (HEAD + "a = Harness(name='n')\nb = Harness(name='n', max_turns=3)\n", "two harnesses are called n"),
+        (
+            HEAD
+            + "from daneel import goal\nharness = Harness()\n"
+            + "a = goal(prompt='A', name='n')(lambda trial: True)\nb = goal(prompt='B', name='n')(lambda trial: True)\n",
+            "two goals are called n",
+        ),
     ],
 )
 def test_a_bad_file_is_told_in_one_sentence(tmp_path: Path, text: str, said: str) -> None:

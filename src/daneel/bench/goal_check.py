@@ -8,7 +8,7 @@ from daneel.bench.known import run_of
 from daneel.bench.workspace import WorkFolder
 from daneel.errors import UserError
 from daneel.harness.definition import Goal, Known
-from daneel.harness.raised import described, is_interrupt
+from daneel.harness.raised import described, forks_end_here, is_interrupt
 from daneel.harness.run_record import Run
 
 
@@ -31,7 +31,8 @@ def require_sound_goals(goals: Iterable[Goal]) -> None:
 def _verdict(goal: Goal, solve: Known, label: str, folder: WorkFolder) -> bool:
     with folder.filled_by(goal) if goal.setup is not None else folder.entered() as workspace:
         try:
-            said: object = solve(workspace)
+            with forks_end_here():
+                said: object = solve(workspace)
         except BaseException as error:  # a person's own code may raise anything
             if is_interrupt(error):
                 raise

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from daneel.errors import UserError
 from daneel.harness.definition import Goal
-from daneel.harness.raised import described, is_interrupt
+from daneel.harness.raised import described, forks_end_here, is_interrupt
 
 
 class WorkFolder:
@@ -69,7 +69,8 @@ class WorkFolder:
         with self.entered() as path:
             if goal.setup is not None:
                 try:
-                    goal.setup(path)
+                    with forks_end_here():
+                        goal.setup(path)
                 except BaseException as error:  # a person's own code may raise anything
                     if is_interrupt(error):
                         raise

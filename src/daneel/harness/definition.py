@@ -24,6 +24,7 @@ from typing import Any, Literal
 from daneel.errors import UserError
 from daneel.harness.context_policy import ContextPolicy
 from daneel.harness.policy import Recovery
+from daneel.harness.raised import forks_end_here
 from daneel.harness.run_record import Run
 from daneel.harness.safety.policy import SafetyPolicy
 from daneel.harness.tools import gating
@@ -188,7 +189,8 @@ class Goal:
     held_out: bool = False
 
     def __call__(self, run: Run) -> bool:
-        said: object = self.check(run)  # whatever a person's code gives
+        with forks_end_here():
+            said: object = self.check(run)  # whatever a person's code gives
         if inspect.isawaitable(said) or isinstance(said, AsyncGenerator | Generator):
             raise TypeError(f"the check gave a {type(said).__name__}, which is neither true nor false")
         return bool(said)

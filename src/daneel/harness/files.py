@@ -13,7 +13,7 @@ from types import ModuleType
 
 from daneel.errors import UserError
 from daneel.harness.definition import Goal, Harness
-from daneel.harness.raised import described, is_interrupt
+from daneel.harness.raised import described, forks_end_here, is_interrupt
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,8 @@ def load(path: str | Path) -> HarnessFile:
                 raise UserError(f"{path}: two harnesses are called {named.name}")
             harnesses[str(named.name)] = named
         elif isinstance(value, Goal):
+            if value.name in goals and goals[value.name] != value:
+                raise UserError(f"{path}: two goals are called {value.name}; say goal(name=…) for one of them")
             goals[value.name] = value
     if not harnesses:
         raise UserError(f"{path}: holds no harness; write one as: harness = Harness(tools=[…])")
@@ -75,7 +77,8 @@ def execute(path: Path) -> ModuleType:
     with _importable(path.resolve().parent):
         sys.modules[name] = module
         try:
-            spec.loader.exec_module(module)
+            with forks_end_here():
+                spec.loader.exec_module(module)
         except UserError:
             raise
         except SyntaxError as error:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
 def is_interrupt(error: BaseException) -> bool:
@@ -11,6 +14,17 @@ def is_interrupt(error: BaseException) -> bool:
     Everything else is: `sys.exit()` in a tool or a check must not end a run, or a measurement of hours, without a word.
     """
     return isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
+
+
+@contextmanager
+def forks_end_here() -> Iterator[None]:
+    """Around a person's own code: a child that it forked and that comes back ends, so that nothing is done or told twice."""
+    process = os.getpid()
+    try:
+        yield
+    finally:
+        if os.getpid() != process:
+            os._exit(0)  # not by raising: what is open belongs to the parent
 
 
 class ToolFailure(Exception):
