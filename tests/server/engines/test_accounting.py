@@ -11,6 +11,7 @@ from tests.support import tiny_models
 from tests.support.tiny_engine import assert_same, cold, load, request, words
 from tests.support.watched_core import Core
 
+from daneel.server.engines.base import private_room
 from daneel.server.engines.llama_cpp import LlamaCppEngine
 
 WRITERS = {"llama": tiny_models.write_llama, "falcon_h1": tiny_models.write_falcon_h1}
@@ -80,4 +81,26 @@ def test_three_times_what_the_pool_holds_and_every_request_ends_properly(path: P
         assert_same(outputs, cold(judge, each.prompt_ids, max_tokens=each.max_tokens))
     engine.cache.clear()
     core.cells.check_empty()
+    engine.close()
+
+
+def test_requests_that_must_leave_nothing_leave_nothing_however_often_they_are_put_back(path: Path) -> None:
+    engine = load(path, context_tokens=200, kv_tokens=256, num_sequences=6)
+    core, chance = Core(engine), random.Random(7)
+    tenants = ["a", "b", private_room("a", "request")]
+    for _ in range(8):
+        requests = [
+            request(words(chance, chance.randint(40, 90)), max_tokens=80, tenant=chance.choice(tenants), keep_cache=False)
+            for _ in range(6)
+        ]
+        for each in requests:
+            core.scheduler.submit(each)
+        for _ in range(chance.randint(5, 60)):
+            core.step()
+        for each in requests[::2]:
+            core.scheduler.cancel(each.request_id)
+        core.drain()
+        core.step()
+        assert [entry for tenant in tenants for entry in engine.cache_control.entries(tenant)] == []
+        core.cells.check_empty()
     engine.close()

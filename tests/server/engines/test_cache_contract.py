@@ -181,3 +181,13 @@ def test_without_a_folder_there_is_no_disk_to_resize(load: Load) -> None:
     control = load().cache_control
     assert control.limits.max_disk_bytes is None
     assert control.resize(CacheLimits(5, 6, 7, None)) == CacheLimits(5, 6, 7, None)
+
+
+def test_reading_takes_nothing_from_what_is_kept(load: Load) -> None:
+    engine = load()
+    earlier = prompt(60)
+    ask(engine, earlier, max_tokens=1)
+    longer = [*earlier, *prompt(70)[60:]]
+    first = ask(engine, longer, keep_cache=False)
+    again = ask(engine, longer, keep_cache=False)
+    assert again.cached_tokens == first.cached_tokens >= len(earlier) - 1

@@ -136,10 +136,11 @@ class KvCache:
         """How many tokens of `ids` are in the cells now."""
         return self.tree.match(tenant, ids, whole=not self._rolls_back)[0]
 
-    def open(self, tenant: str, ids: Sequence[int], *, use: bool = True, reserve: int = 0) -> Opened | None:
+    def open(self, tenant: str, ids: Sequence[int], *, use: bool = True, keep: bool = True, reserve: int = 0) -> Opened | None:
         """A sequence for a prompt; `None` when running requests leave none, or too few cells. One token is left to evaluate.
 
-        `reserve`: cells that it and its cached prefix together need now.
+        `keep` false: it will leave nothing, so what it goes on from must stay. `reserve`: cells that it and its cached prefix
+        together need now.
         """
         wanted = self._wanted(tenant)
         if not self._free_seqs and not self._evict_one(replace(wanted, sequences=True, total=self._max_sequences)):
@@ -166,8 +167,8 @@ class KvCache:
         if not self._make_room(max(0, reserve - length), wanted, but=contained):
             self._remove(holder)
             return None
-        if contained is not None and self._rolls_back and self._may_go(contained):
-            self._remove(contained)  # it has nothing of its own to keep
+        if keep and contained is not None and self._rolls_back and self._may_go(contained):
+            self._remove(contained)  # the new one keeps all that it has
         return Opened(holder, length, came_from, miss)
 
     def grow(self, holder: Holder, ids: Sequence[int]) -> None:

@@ -217,7 +217,7 @@ class LlamaCppEngine:
     def _start(self, sequence: _Sequence) -> bool:
         request, ids = sequence.request, sequence.pending
         reserve = min(len(ids) + 1, self.cache.capacity)
-        opened = self.cache.open(request.tenant, ids, use=request.use_cache, reserve=reserve)
+        opened = self.cache.open(request.tenant, ids, use=request.use_cache, keep=request.keep_cache, reserve=reserve)
         if opened is None:
             return False
         sequence.holder = opened.holder
@@ -266,7 +266,7 @@ class LlamaCppEngine:
     def _put_back(self, sequence: _Sequence) -> None:
         """Make room: the sequence waits again, and goes on later from what is then still in the cells."""
         assert sequence.holder is not None
-        self.cache.close(sequence.holder, keep=sequence.request.use_cache)
+        self.cache.close(sequence.holder, keep=sequence.request.use_cache and sequence.request.keep_cache)
         sequence.wait_again()
 
     def _decode(self, rows: list[tuple[_Sequence, list[int], int]]) -> str | None:

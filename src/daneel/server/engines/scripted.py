@@ -189,7 +189,9 @@ class ScriptedEngine:
             request = sequence.request
             if sequence.opened is None and not self._waits_for_another(sequence):
                 ids = request.prompt_ids
-                sequence.opened = self.cache.open(request.tenant, ids, use=request.use_cache, reserve=len(ids) + 1)
+                sequence.opened = self.cache.open(
+                    request.tenant, ids, use=request.use_cache, keep=request.keep_cache, reserve=len(ids) + 1
+                )
                 sequence.done = sequence.cached_tokens
 
     def _waits_for_another(self, sequence: _Sequence) -> bool:
