@@ -368,3 +368,18 @@ def test_failed_calls_become_text_in_the_plain_dialect() -> None:
         messages[4],
     ]
     assert export.plain_messages(messages[:3])[-1] == {"role": "user", "content": "Error: not read"}
+
+
+@pytest.mark.parametrize("damaged", ["{", "[]", "null", ""])
+def test_what_was_damaged_is_named_in_one_sentence(tmp_path, damaged):
+    path = tmp_path / "transcripts.db"
+    with TranscriptStore(path) as store:
+        store.begin("run1", {}).append(Event("stop", 1, {}), durable=True)
+        with sqlite3.connect(path) as db:
+            db.execute("UPDATE events SET data = ?", (damaged,))
+        with pytest.raises(UserError, match="event 1 of run run1 cannot be read"):
+            store.events("run1")
+        with sqlite3.connect(path) as db:
+            db.execute("UPDATE runs SET about = ?", (damaged,))
+        with pytest.raises(UserError, match="about run run1 cannot be read"):
+            store.runs()

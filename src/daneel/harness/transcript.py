@@ -200,12 +200,15 @@ class TranscriptStore:
         return (exact or found)[0]
 
     def events(self, run_id: str) -> list[EventRow]:
-        """A run's events in order."""
+        """A run's events in order. Raises UserError when one cannot be read."""
         with self._reading():
             rows = self._db.execute(
                 "SELECT seq, at, kind, turn, data FROM events WHERE run_id = ? ORDER BY seq", (run_id,)
             ).fetchall()
-        return [EventRow(seq, at, Event(kind, turn, json.loads(data))) for seq, at, kind, turn, data in rows]
+        return [
+            EventRow(seq, at, Event(kind, turn, _object(data, f"event {seq} of run {run_id}")))
+            for seq, at, kind, turn, data in rows
+        ]
 
     def server_bytes(self, run_id: str, *, turn: int | None = None) -> list[bytes]:
         """What the server sent in a run, reply by reply, where that was kept; of all turns, or of one."""
@@ -307,8 +310,19 @@ def _run_row(
     outcome: str | None,
 ) -> RunRow:
     state = stop_reason or ("running" if is_alive(process) else "interrupted")
-    held = json.loads(outcome) if outcome else {}
-    return RunRow(run_id, started_at, ended_at, state, json.loads(about), held, process)
+    held = _object(outcome, f"the outcome of run {run_id}") if outcome else {}
+    return RunRow(run_id, started_at, ended_at, state, _object(about, f"what is kept about run {run_id}"), held, process)
+
+
+def _object(text: str, what: str) -> JsonObject:
+    """A stored JSON object; a disk, or another program, may have damaged it. Raises UserError."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{what} cannot be read from the transcript store: {error}") from error
+    if not isinstance(value, dict):
+        raise UserError(f"{what} cannot be read from the transcript store: it is no JSON object")
+    return value
 
 
 def _json(value: Any) -> str:
