@@ -103,6 +103,14 @@ def test_an_event_that_cannot_be_read_costs_that_event(reader: RunReader, folder
     assert len(run.calls) >= 15
 
 
+def test_a_trial_that_cannot_be_read_is_said(reader: RunReader, folder: Path) -> None:
+    with closing(sqlite3.connect(folder / "trials.db")) as db:
+        db.execute("UPDATE trials SET record = '{\"index\": 3}' WHERE rowid = 1")
+        db.commit()
+    with pytest.raises(UserError, match="a stored trial cannot be read"):
+        list(reader.read(reader.select(["m_first"])))
+
+
 def test_numbers_that_json_does_not_have_are_read(reader: RunReader, folder: Path) -> None:
     with closing(sqlite3.connect(folder / "transcripts.db")) as db:
         call = '{"id": "c1", "name": "tool_1x", "arguments": {"x": NaN, "y": [Infinity]}, "effects": []}'

@@ -204,3 +204,26 @@ def test_things_that_are_no_files_hold_up_nothing(tmp_path: Path) -> None:
     tier = disk(tmp_path)
     tier.put("", IDS, STATE)
     assert tier.get("", IDS) == STATE
+
+
+def test_files_of_other_models_count_and_go_first(tmp_path: Path) -> None:
+    earlier = disk(tmp_path, scope="another model")
+    for number in range(3):
+        earlier.put("a", [number, *IDS], bytes(1000))
+    size = sum(path.stat().st_size for path in tmp_path.glob("*.kv"))
+    now = disk(tmp_path, max_bytes=size)
+    now.put("a", IDS, bytes(1000))
+    assert now.longest("a", IDS, whole=False) is not None
+    assert sum(path.stat().st_size for path in tmp_path.glob("*.kv")) <= size
+    assert len(list(tmp_path.glob("*.kv"))) == 3, "one of the others had to go"
+
+
+def test_what_a_tenant_drops_is_dropped_for_other_models_too(tmp_path: Path) -> None:
+    for tenant in ("a", "b"):
+        disk(tmp_path, scope="another model").put(tenant, IDS, bytes(100))
+    (tmp_path / "notes.kv").write_bytes(b"not of ours")
+    disk(tmp_path).clear("a")
+    assert len(list(tmp_path.glob("*.kv"))) == 2
+    again = disk(tmp_path, scope="another model")
+    assert again.longest("a", IDS, whole=False) is None
+    assert again.longest("b", IDS, whole=False) is not None

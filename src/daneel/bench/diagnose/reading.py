@@ -152,8 +152,8 @@ class RunReader:
             for (record,) in rows.execute(f"SELECT record FROM trials {where} ORDER BY rowid", values):
                 try:
                     yield decode(record)
-                except msgspec.DecodeError:
-                    continue  # its run is still read where runs are asked for
+                except msgspec.MsgspecError as error:
+                    raise UserError(f"a stored trial cannot be read, so that no count would be right: {error}") from error
 
     def _starting(self, db: sqlite3.Connection | None, table: str, column: str, start: str) -> list[str]:
         if db is None or not start:

@@ -146,7 +146,7 @@ class MemoryTier:
 class DiskTier:
     """At most `max_bytes` of files in `folder`; whoever has most loses first, the longest unused first.
 
-    `scope`: model, template and engine build.
+    `scope`: model, template and engine build. Files of other scopes that were there at the start count, too, and go first.
 
     Raises `OSError` when the folder cannot be made, `UserError` when its secret cannot be read or is none; later failures only
     lose cache.
@@ -162,6 +162,8 @@ class DiskTier:
         root = hashlib.sha256(read_or_make_secret(folder / "secret")).digest()
         self._secret = hmac.digest(root, scope.encode(), "sha256")
         self._kept: OrderedDict[Key, KeptFile] = OrderedDict()
+        self._others: OrderedDict[Path, tuple[bytes, int]] = OrderedDict()
+        """Files of other scopes: whose, as they say themselves, and their bytes; the longest unused first."""
         _delete_leftovers(folder)
         for path in sorted(folder.glob("*.kv"), key=_mtime):
             if path.is_file():  # to open a named pipe would wait for ever
@@ -251,6 +253,9 @@ class DiskTier:
                 head = self._head(data)
                 if head is not None and head.num_bytes == num_bytes:
                     self._kept[head.key] = KeptFile(path, num_bytes, status.st_mtime)
+                elif head is None:
+                    start = len(MAGIC) + 2 * _MAC_BYTES + _SIZES.size
+                    self._others[path] = data[start : start + owner_size], num_bytes
 
     @property
     def takes(self) -> bool:
@@ -258,6 +263,8 @@ class DiskTier:
 
     def trim(self) -> None:
         """Delete what is too much."""
+        while self._others and self._num_bytes() > self.max_bytes:
+            self._drop_other(next(iter(self._others)))
         while self._kept and sum(kept.num_bytes for kept in self._kept.values()) > self.max_bytes:
             self._drop(oldest_of_greediest((key, kept.num_bytes) for key, kept in self._kept.items()))
 
@@ -271,9 +278,19 @@ class DiskTier:
         ]
 
     def clear(self, tenant: str) -> None:
-        """Delete what is kept of a tenant."""
+        """Delete what is kept of a tenant, for other models and templates, too."""
+        for path in [path for path, (owner, _) in self._others.items() if owner == tenant.encode()]:
+            self._drop_other(path)
         for key in [key for key in self._kept if key[0] == tenant]:
             self._drop(key)
+
+    def _num_bytes(self) -> int:
+        return sum(kept.num_bytes for kept in self._kept.values()) + sum(size for _, size in self._others.values())
+
+    def _drop_other(self, path: Path) -> None:
+        del self._others[path]
+        with contextlib.suppress(OSError):
+            path.unlink()
 
     def _drop(self, key: Key) -> None:
         kept = self._kept.pop(key, None)
