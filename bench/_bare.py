@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
+from daneel.server.engines.waiting import spin_shortly
 
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # as our engine's process has it; read when llama.cpp is loaded
+spin_shortly()  # as our engine's process does; read when llama.cpp is loaded
 
 import time
 from dataclasses import dataclass

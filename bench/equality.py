@@ -18,7 +18,6 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-import os
 import platform
 import sys
 import tempfile
@@ -27,7 +26,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # as our engine's process has it; read when llama.cpp is loaded
+from daneel.server.engines.waiting import spin_shortly
+
+spin_shortly()  # as our engine's process does; read when llama.cpp is loaded
 
 import llama_cpp
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import platform
 import time
 from collections.abc import Iterator
@@ -22,7 +21,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # as our engine's process has it; read when llama.cpp is loaded
+from daneel.server.engines.waiting import spin_shortly
+
+spin_shortly()  # as our engine's process does; read when llama.cpp is loaded
 
 import httpx2
 import llama_cpp

@@ -38,6 +38,7 @@ from daneel.server.engine_messages import (
     Tokenized,
 )
 from daneel.server.engines.base import Engine, EngineLoadError, EngineSpec, LoadProgress
+from daneel.server.engines.waiting import spin_shortly
 from daneel.server.framing import Frames
 from daneel.server.scheduler import Scheduler
 
@@ -72,8 +73,7 @@ def load_engine(spec: EngineSpec, on_progress: LoadProgress) -> Engine:
 def main() -> int:
     """Load, then serve frames until the server closes the socket."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # OpenMP's threads spin at barriers otherwise: with other work on the cores that slows ggml down many times over
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    spin_shortly()
     die_with_parent()
     frames = Frames(socket.socket(fileno=int(sys.argv[1])), ToChild)
     first = frames.recv()
