@@ -40,7 +40,7 @@ class BareLoop:
         self._context = make_context(self._model, spec, sequences * context_tokens, self._log)
         vocab = native.llama_model_get_vocab(self._model)
         self._num_vocab = int(native.llama_vocab_n_tokens(vocab))
-        self._batch = LlamaBatch(self._context, max_tokens=batch_tokens(spec), num_vocab=self._num_vocab)
+        self._batch = LlamaBatch(self._context, max_tokens=batch_tokens(self._model, spec), num_vocab=self._num_vocab)
 
     def run(self, prompts: list[list[int]], forced: list[Forced]) -> BareTiming:
         """The first token of each reply is drawn in the prefill. All replies must be equally long."""
