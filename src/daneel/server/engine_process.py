@@ -284,6 +284,7 @@ class EngineProcess:
                 self._dispatch(await child.frames.recv())
         except EOFError:
             self._child = None  # from here on new requests are told to retry, not queued into a closed socket
+            self._why_down = "its process has just ended"
             return await child.exit_reason()
         except FrameError as error:
             self._child = None
