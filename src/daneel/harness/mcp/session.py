@@ -30,7 +30,9 @@ MAX_REPLY_BYTES = 32_000_000
 KEPT_STDERR_BYTES = 2_000
 MAX_REASON_CHARS = 400
 CLOSE_TIMEOUT_S = 10.0
+LOOK_S = 0.002
 LOOKS = 10
+
 """Rounds of the event loop: from the end of a pipe to the one who reads messages it is a few."""
 _QUIET = logging.NullHandler()
 """The library logs what a broken server writes, with a traceback; without any handler that would go to the terminal."""
@@ -59,6 +61,8 @@ class Session:
         self._has_ended = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
+        self._waiting: set[Future[Any]] = set()
+        self._over = threading.Event()
         self._client: Client | None = None
         self._thread = threading.Thread(target=self._main, name=f"mcp {where}", daemon=True)
         self._thread.start()
@@ -91,7 +95,16 @@ class Session:
         """
         if self._has_ended.is_set() or self._loop is None:
             raise SessionEnded(f"it has ended{self._said()}", was_sent=False)
-        future = asyncio.run_coroutine_threadsafe(self._request(make), self._loop)
+        sent = threading.Event()
+        coroutine = self._request(make, sent)
+        try:
+            future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        except RuntimeError as error:  # the loop is closed
+            coroutine.close()
+            raise SessionEnded(f"it has ended{self._said()}", was_sent=False) from error
+        self._waiting.add(future)
+        if self._over.is_set():  # the loop may have stopped without a look at it
+            future.cancel()
         try:
             return future.result(timeout_s)
         except FutureTimeout:
@@ -102,14 +115,17 @@ class Session:
         except BaseException as error:
             future.cancel()
             if isinstance(error, Exception) and (self._has_ended.is_set() or _is_end(error)):
-                raise SessionEnded(f"{reason_of(error)}{self._said()}", was_sent=True) from error
+                raise SessionEnded(f"{reason_of(error)}{self._said()}", was_sent=sent.is_set()) from error
             raise
+        finally:
+            self._waiting.discard(future)
 
-    async def _request(self, make: Callable[[Client], Awaitable[T]]) -> T:
+    async def _request(self, make: Callable[[Client], Awaitable[T]], sent: threading.Event) -> T:
         for _ in range(LOOKS):  # a server that has just ended is found out before anything is sent to it
-            await asyncio.sleep(0)
+            await asyncio.sleep(LOOK_S)
         if self._has_ended.is_set():
             raise SessionEnded("it has ended", was_sent=False)
+        sent.set()
         return await make(self.client)
 
     def close(self) -> None:
@@ -132,6 +148,9 @@ class Session:
                 self._ready.set_exception(error if isinstance(error, Exception) else RuntimeError(described(error)))
         finally:
             self._has_ended.set()
+            self._over.set()
+            for future in tuple(self._waiting):  # what was handed to the loop as it stopped would never be answered
+                future.cancel()
             if not self._ready.done():
                 self._ready.set_exception(RuntimeError("the connection was closed"))
             if self._stderr is not None:
