@@ -32,7 +32,6 @@ MAX_REASON_CHARS = 400
 CLOSE_TIMEOUT_S = 10.0
 LOOK_S = 0.002
 LOOKS = 10
-
 """Rounds of the event loop: from the end of a pipe to the one who reads messages it is a few."""
 _QUIET = logging.NullHandler()
 """The library logs what a broken server writes, with a traceback; without any handler that would go to the terminal."""
