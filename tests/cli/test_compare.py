@@ -18,22 +18,7 @@ from daneel.bench.plan import plan_of
 from daneel.bench.sources import gather
 from daneel.bench.store import TrialStore
 from daneel.bench.trial import identify
-from daneel.cli.main import main
 from daneel.harness.client import Client
-
-
-@pytest.fixture
-def daneel(monkeypatch, capsys):
-    """Run the command line in this process: (exit code, stdout, stderr)."""
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["daneel", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capsys.readouterr()
-        return ended.value.code or 0, out, err
-
-    return run
 
 
 @pytest.fixture

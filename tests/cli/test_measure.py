@@ -22,26 +22,11 @@ from daneel.bench.runners.inline import InlineRunner
 from daneel.bench.store import TrialStore
 from daneel.bench.trial import identify
 from daneel.cli.local_server import LocalServer
-from daneel.cli.main import main
 from daneel.harness.client import Client
 from daneel.harness.files import load
 from daneel.harness.run_lock import run_lock
 
 CLOCK = Path(__file__).resolve().parents[2] / "examples" / "clock.py"
-
-
-@pytest.fixture
-def daneel(monkeypatch, capsys):
-    """Run the command line in this process: (exit code, stdout, stderr)."""
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["daneel", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capsys.readouterr()
-        return ended.value.code or 0, out, err
-
-    return run
 
 
 def test_the_clock_gives_the_known_effectiveness(daneel):

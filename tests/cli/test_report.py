@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,23 +11,8 @@ from tests.support.clock_model import clock_model
 from tests.support.scripted_server import ScriptedServer
 
 from daneel.bench.store import TrialStore
-from daneel.cli.main import main
 
 CLOCK = Path(__file__).resolve().parents[2] / "examples" / "clock.py"
-
-
-@pytest.fixture
-def daneel(monkeypatch, capsys):
-    """Run the command line in this process: (exit code, stdout, stderr)."""
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["daneel", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capsys.readouterr()
-        return ended.value.code or 0, out, err
-
-    return run
 
 
 def test_a_measurement_as_html_markdown_and_json(daneel, tmp_path):

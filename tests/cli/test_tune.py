@@ -15,7 +15,6 @@ from tests.support.scripted_server import ScriptedServer, calls, error, text
 
 from daneel.bench.store import TrialStore
 from daneel.bench.tune.ledger import LedgerStore
-from daneel.cli.main import main
 from daneel.harness.files import load
 
 FILE = '''
@@ -64,20 +63,6 @@ def undescribed_is_not_called(request):
     if missing := [name for name in wanted if name not in results]:
         return calls(*((name, {}) for name in missing))
     return text(f"It is {' '.join(results.values())}." if len(results) < 2 else answer_from(results) + f" {results}")
-
-
-@pytest.fixture
-def daneel(monkeypatch, capsys):
-    """Run the command line in this process: (exit code, stdout, stderr)."""
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["daneel", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capsys.readouterr()
-        return ended.value.code or 0, out, err
-
-    return run
 
 
 @pytest.fixture

@@ -7,27 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.sandbox import sandboxed
 from tests.support.scripted_server import calls, text
 from tests.support.stage import Stage
 
 from daneel.bench.goal_check import require_sound_goals
 from daneel.bench.known import run_of
 from daneel.harness.files import HarnessFile, load
-from daneel.harness.safety.confinement import NoSandbox
-from daneel.harness.safety.sandbox import find_sandbox
 
 FOLDER = Path(__file__).parents[2] / "examples"
-
-
-def has_sandbox() -> bool:
-    try:
-        find_sandbox()
-    except NoSandbox:
-        return False
-    return True
-
-
-sandboxed = pytest.mark.skipif(not has_sandbox(), reason="programs of models run in a sandbox or not at all")
 
 
 @pytest.fixture(scope="module")

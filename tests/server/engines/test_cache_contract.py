@@ -14,7 +14,7 @@ from tests.support.tiny_models import write_llama
 from daneel.server.engines import byte_tokenizer, llama_cpp, scripted
 from daneel.server.engines.base import Engine, EngineSpec, Generate, PromptCache, StepOutput, private_room
 from daneel.server.engines.cache_state import CacheLimits
-from daneel.server.engines.scripted import MIN_SHARED_TOKENS
+from daneel.server.engines.prefix import MIN_SHARED_TOKENS
 
 CHANCE = random.Random(5)
 Load = Callable[..., Any]

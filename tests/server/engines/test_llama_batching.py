@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.tiny_engine import finish, said
 
 from daneel.server.engines import llama_cpp as engine_module
 from daneel.server.engines.base import EngineSpec, Generate, PromptCache, Sampling, StepOutput
@@ -43,19 +44,6 @@ def submit(engine: LlamaCppEngine, prompt: str, **request: Any) -> int:
     return generate.request_id
 
 
-def finish(engine: LlamaCppEngine) -> dict[int, list[StepOutput]]:
-    """All outputs of all running requests, by request."""
-    outputs: dict[int, list[StepOutput]] = {}
-    while step := engine.step():
-        for output in step:
-            outputs.setdefault(output.request_id, []).append(output)
-    return outputs
-
-
-def ids_of(outputs: list[StepOutput]) -> list[int]:
-    return [token_id for output in outputs for token_id in output.token_ids]
-
-
 def alone(engine: LlamaCppEngine, prompt: str, **request: Any) -> list[StepOutput]:
     number = submit(engine, prompt, **request)
     return finish(engine)[number]
@@ -66,10 +54,10 @@ QUESTIONS = ["What is the capital of France?", "Say hello in Spanish.", "What is
 
 def test_together_they_say_nearly_what_each_says_alone(engine: LlamaCppEngine) -> None:
     engine.cache.clear()
-    single = [ids_of(alone(engine, ask(question), use_cache=False, keep_cache=False)) for question in QUESTIONS]
+    single = [said(alone(engine, ask(question), use_cache=False, keep_cache=False)) for question in QUESTIONS]
     numbers = [submit(engine, ask(question), tenant=question) for question in QUESTIONS]
     outputs = finish(engine)
-    together = [ids_of(outputs[number]) for number in numbers]
+    together = [said(outputs[number]) for number in numbers]
     # batching changes the order of sums, so a near tie may fall the other way; most do not
     assert sum(one == other for one, other in zip(single, together, strict=True)) >= 3
 
@@ -95,10 +83,10 @@ def test_tenants_share_nothing(engine: LlamaCppEngine) -> None:
 def test_a_next_turn_pays_for_its_new_tokens_only(engine: LlamaCppEngine) -> None:
     engine.cache.clear()
     first = alone(engine, ask(QUESTIONS[0]))
-    said = [*engine.tokenize(ask(QUESTIONS[0])), *ids_of(first)]
-    number = submit(engine, "", prompt_ids=[*said, *engine.tokenize("<|im_end|>\n<|im_start|>user\nAnd Spain?")])
+    history = [*engine.tokenize(ask(QUESTIONS[0])), *said(first)]
+    number = submit(engine, "", prompt_ids=[*history, *engine.tokenize("<|im_end|>\n<|im_start|>user\nAnd Spain?")])
     last = finish(engine)[number][-1]
-    assert last.cached_tokens >= len(said) - 1
+    assert last.cached_tokens >= len(history) - 1
     assert last.cache_miss is None
 
 
@@ -141,8 +129,8 @@ def test_when_cells_run_out_the_youngest_waits_and_nobody_fails(smollm2_path: Pa
             ]
         )
         for number, question in zip(numbers, QUESTIONS, strict=False):
-            single = ids_of(alone(engine, ask(question), max_tokens=90, use_cache=False, keep_cache=False))
-            assert ids_of(outputs[number])[:5] == single[:5]
+            single = said(alone(engine, ask(question), max_tokens=90, use_cache=False, keep_cache=False))
+            assert said(outputs[number])[:5] == single[:5]
     finally:
         engine.close()
 
@@ -171,7 +159,7 @@ def test_a_restart_finds_what_was_kept_on_disk(smollm2_path: Path, tmp_path: Pat
     assert (cold[-1].cached_tokens, cold[-1].cache_source) == (0, None)
     assert warm[-1].cache_source == "disk"
     assert warm[-1].cached_tokens == cold[-1].prefill_total - 1  # one token is left to evaluate
-    assert ids_of(warm) == ids_of(cold)
+    assert said(warm) == said(cold)
 
 
 def test_what_left_the_cells_comes_back_from_memory(smollm2_path: Path) -> None:
@@ -181,6 +169,6 @@ def test_what_left_the_cells_comes_back_from_memory(smollm2_path: Path) -> None:
         alone(engine, "word " * 100, max_tokens=2)
         again = alone(engine, ask(QUESTIONS[0]))
         assert again[-1].cache_source == "host_memory"
-        assert ids_of(again) == ids_of(first)
+        assert said(again) == said(first)
     finally:
         engine.close()
