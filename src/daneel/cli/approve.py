@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-import select
 import sys
 import threading
 from collections.abc import Callable
@@ -19,6 +18,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from daneel.cli.typed import typed_line
 from daneel.harness.definition import Harness
 from daneel.harness.safety.approvals import ApprovalRequest
 from daneel.harness.safety.confinement import NoSandbox as NoSandboxHere
@@ -28,7 +28,6 @@ from daneel.harness.safety.untrusted import visible
 
 MAX_SHOWN_CHARS = 20_000
 MAX_LINE_CHARS = 500
-WAKE_S = 0.2
 NoSandbox = Annotated[
     bool,
     typer.Option("--no-sandbox", help="Let run_command run without a sandbox: with all that you may read, write and reach."),
@@ -107,17 +106,6 @@ class TerminalApprover:
             if said in ("n", "no"):
                 return False
             self._console.print(Text("Type y or n."))
-
-
-def typed_line() -> str:
-    """The next line of standard input. Raises EOFError, and KeyboardInterrupt at Ctrl-C whenever it comes.
-
-    A signal that arrives on the way into a blocking read does not end it, so nothing here blocks for longer than `WAKE_S`.
-    """
-    with contextlib.suppress(OSError, ValueError):  # no file that can be waited for
-        while not select.select([sys.stdin], [], [], WAKE_S)[0]:
-            pass
-    return input()
 
 
 def _forget_what_was_typed() -> None:

@@ -14,9 +14,10 @@ from rich.text import Text
 from daneel.cli.approve import NoSandbox, TerminalApprover, warn_without_sandbox
 from daneel.cli.connection import INTERRUPTED, connect, open_transcripts
 from daneel.cli.run_view import RunView
-from daneel.cli.server_options import CaCert, Door, InsecureHttp, KeyFiles, Keys, Servers
+from daneel.cli.server_options import CaCert, Door, InsecureHttp, KeyFiles, Keys, Serve, ServedModel, Servers
 from daneel.cli.signals import TERMINATED, ends_on_sigterm
 from daneel.cli.typed import HELP, Typed
+from daneel.cli.values import given
 from daneel.harness.definition import Harness
 from daneel.harness.files import load
 from daneel.harness.loop import run
@@ -32,8 +33,8 @@ def register(app: typer.Typer) -> None:
         file: Path = typer.Argument(..., help="A harness file."),
         harness: str | None = typer.Option(None, help="Which harness of the file; by default its first."),
         server: Servers = None,
-        serve: str | None = typer.Option(None, help="Start and stop a daneel server with this model instead."),
-        model: str | None = typer.Option(None, help="Which of the server's models."),
+        serve: Serve = None,
+        model: ServedModel = None,
         key: Keys = None,
         key_file: KeyFiles = None,
         ca_cert: CaCert = None,
@@ -53,8 +54,7 @@ def register(app: typer.Typer) -> None:
         with ExitStack() as stack:
             sigterm = stack.enter_context(ends_on_sigterm())
             held = load(file)
-            changes = {"temperature": temperature, "max_turns": max_turns}
-            options = {name: value for name, value in changes.items() if value is not None}
+            options = given(temperature=temperature, max_turns=max_turns)
             chosen = held.harness(harness).with_changes(**options)
             chosen = without_sandbox(chosen) if no_sandbox else chosen
             warn_without_sandbox(chosen)

@@ -22,9 +22,10 @@ from daneel.cli import compare_report as report
 from daneel.cli.approve import NoSandbox
 from daneel.cli.arms import chosen, follow, is_measurement, stored_side
 from daneel.cli.connection import INTERRUPTED, clean_stdout
-from daneel.cli.server_options import CaCert, Door, InsecureHttp, KeyFiles, Keys, Servers
+from daneel.cli.server_options import CaCert, Door, InsecureHttp, KeyFiles, Keys, Serve, ServedModel, Servers
 from daneel.cli.signals import TERMINATED, ends_on_sigterm
 from daneel.cli.trial_runs import Site, check_sources, find_site, hold, require_same_model, runner_of, unfinished
+from daneel.cli.values import given
 from daneel.errors import UserError
 
 MAX_PAIRS = 200
@@ -59,8 +60,8 @@ def register(app: typer.Typer) -> None:
             None, metavar="ID", help="Go on with a comparison: its id, or `last`. --max-pairs may then be larger."
         ),
         server: Servers = None,
-        serve: str | None = typer.Option(None, help="Start and stop a daneel server with this model instead."),
-        model: str | None = typer.Option(None, help="Which of the server's models."),
+        serve: Serve = None,
+        model: ServedModel = None,
         key: Keys = None,
         key_file: KeyFiles = None,
         ca_cert: CaCert = None,
@@ -80,11 +81,11 @@ def register(app: typer.Typer) -> None:
         Exit codes: 0 whatever the verdict. 1 no pair could be scored, or the arms lose trials at different rates. 2 bad input,
         or no server. 130 Ctrl-C. 143 told to end (SIGTERM). After the last three, `daneel compare --resume ID` goes on.
         """
-        changes = {"temperature": temperature, "first_tool_choice": first_tool_choice, "sandbox": False if no_sandbox else None}
+        changes = given(temperature=temperature, first_tool_choice=first_tool_choice, sandbox=False if no_sandbox else None)
         asked = _Asked(
             operands=operands or [],
             goals=goal,
-            changes={name: value for name, value in changes.items() if value is not None},
+            changes=changes,
             max_pairs=max_pairs,
             margin=margin,
             noninferior=noninferior,

@@ -19,9 +19,10 @@ from daneel.cli import compare_report as report
 from daneel.cli.approve import NoSandbox
 from daneel.cli.arms import chosen, follow, split, stored_side
 from daneel.cli.connection import INTERRUPTED, clean_stdout
-from daneel.cli.server_options import CaCert, Door, InsecureHttp, KeyFiles, Keys, Servers
+from daneel.cli.server_options import CaCert, Door, InsecureHttp, KeyFiles, Keys, Serve, ServedModel, Servers
 from daneel.cli.signals import TERMINATED, ends_on_sigterm
 from daneel.cli.trial_runs import Site, check_sources, find_site, hold, runner_of
+from daneel.cli.values import given
 from daneel.errors import UserError
 from daneel.harness.files import load
 
@@ -44,8 +45,8 @@ def register(app: typer.Typer) -> None:
         alpha: float = typer.Option(0.05, help="The probability of failing a change that makes nothing worse."),
         parallel: int = typer.Option(1, help="Trials at the same time, each in a process of its own."),
         server: Servers = None,
-        serve: str | None = typer.Option(None, help="Start and stop a daneel server with this model instead."),
-        model: str | None = typer.Option(None, help="Which of the server's models."),
+        serve: Serve = None,
+        model: ServedModel = None,
         key: Keys = None,
         key_file: KeyFiles = None,
         ca_cert: CaCert = None,
@@ -66,7 +67,7 @@ def register(app: typer.Typer) -> None:
         different rates. 2 bad input, no server, or a baseline of another model or goal. 130 Ctrl-C. 143 told to end (SIGTERM).
         """
         question = Question(max_pairs=max_pairs, alpha=alpha, noninferior=noninferior)
-        changes = {"temperature": temperature, "first_tool_choice": first_tool_choice, "sandbox": False if no_sandbox else None}
+        changes = given(temperature=temperature, first_tool_choice=first_tool_choice, sandbox=False if no_sandbox else None)
         with clean_stdout(as_json) as stdout, ExitStack() as stack:
             sigterm = stack.enter_context(ends_on_sigterm())
             store = stack.enter_context(TrialStore())
@@ -74,8 +75,7 @@ def register(app: typer.Typer) -> None:
             name = name or str(load(path).harness().name)
             stored = stored_side(store, baseline, kind="measure", arm=name)
             goals = list(dict.fromkeys(trial.goal for trial in stored.trials))
-            given = {key_: value for key_, value in changes.items() if value is not None}
-            sources = chosen([f"{path}:{name}"], goals=goals, changes=given)
+            sources = chosen([f"{path}:{name}"], goals=goals, changes=changes)
             check_sources(sources)
             site = find_site(stack, server=server, serve=serve, model=model, door=Door(key, key_file, ca_cert, insecure_http))
             plan = _plan(sources, site, stored, question)

@@ -14,7 +14,7 @@ from daneel.bench.lint.checks import lint
 from daneel.cli import findings_view as view
 from daneel.cli.connection import clean_stdout
 from daneel.cli.run_view import printable
-from daneel.cli.server_options import CaCert, Door, InsecureHttp, KeyFiles, Keys
+from daneel.cli.server_options import CaCert, Door, InsecureHttp, KeyFiles, Keys, ServedModel
 from daneel.harness.files import load
 
 
@@ -29,7 +29,7 @@ def register(app: typer.Typer) -> None:
             None, "--server", metavar="URL", help="Count tokens with this server's tokenizer; without it, by characters."
         ),
         serve: str | None = typer.Option(None, metavar="MODEL", help="The same, with a server started for it."),
-        model: str | None = typer.Option(None, help="Which of the server's models."),
+        model: ServedModel = None,
         key: Keys = None,
         key_file: KeyFiles = None,
         ca_cert: CaCert = None,

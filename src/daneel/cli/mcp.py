@@ -9,7 +9,7 @@ from pathlib import Path
 import typer
 
 from daneel.cli.connection import connect, open_transcripts
-from daneel.cli.server_options import CaCert, Door, InsecureHttp, KeyFiles, Keys, Servers
+from daneel.cli.server_options import CaCert, Door, InsecureHttp, KeyFiles, Keys, Serve, ServedModel, Servers
 from daneel.errors import UserError
 from daneel.harness.files import load
 from daneel.harness.mcp.server import HarnessServer
@@ -24,8 +24,8 @@ def register(app: typer.Typer) -> None:
         harness: list[str] = typer.Option([], help="Only these harnesses of the file (repeatable)."),
         description: str | None = typer.Option(None, help="What the tool is for, in a client's words; for one harness."),
         server: Servers = None,
-        serve: str | None = typer.Option(None, help="Start and stop a daneel server with this model instead."),
-        model: str | None = typer.Option(None, help="Which of the server's models."),
+        serve: Serve = None,
+        model: ServedModel = None,
         key: Keys = None,
         key_file: KeyFiles = None,
         ca_cert: CaCert = None,

@@ -26,9 +26,10 @@ from daneel.bench.store import TrialStore
 from daneel.cli import measure_report as report
 from daneel.cli.approve import NoSandbox
 from daneel.cli.connection import INTERRUPTED, clean_stdout
-from daneel.cli.server_options import CaCert, Door, InsecureHttp, KeyFiles, Keys, Servers
+from daneel.cli.server_options import CaCert, Door, InsecureHttp, KeyFiles, Keys, Serve, ServedModel, Servers
 from daneel.cli.signals import TERMINATED, ends_on_sigterm
 from daneel.cli.trial_runs import Site, check_sources, find_site, hold, progress_bar, require_same_model, runner_of, unfinished
+from daneel.cli.values import given
 from daneel.errors import UserError
 from daneel.harness.transcript import TranscriptStore
 
@@ -74,8 +75,8 @@ def register(app: typer.Typer) -> None:
             None, metavar="ID", help="Go on with a measurement that was cut short: its id, how that starts, or `last`."
         ),
         server: Servers = None,
-        serve: str | None = typer.Option(None, help="Start and stop a daneel server with this model instead."),
-        model: str | None = typer.Option(None, help="Which of the server's models."),
+        serve: Serve = None,
+        model: ServedModel = None,
         key: Keys = None,
         key_file: KeyFiles = None,
         ca_cert: CaCert = None,
@@ -103,8 +104,8 @@ def register(app: typer.Typer) -> None:
         """
         if not 1 <= trials <= MAX_TRIALS:
             raise UserError(f"--trials must be from 1 to {MAX_TRIALS}, not {trials}")
-        changes = {"temperature": temperature, "first_tool_choice": first_tool_choice, "sandbox": False if no_sandbox else None}
-        asked = _Asked(files or [], goal, harness, {name: v for name, v in changes.items() if v is not None}, trials, seed)
+        changes = given(temperature=temperature, first_tool_choice=first_tool_choice, sandbox=False if no_sandbox else None)
+        asked = _Asked(files or [], goal, harness, changes, trials, seed)
         with clean_stdout(as_json) as stdout, ExitStack() as stack:
             sigterm = stack.enter_context(ends_on_sigterm())
             door = Door(key, key_file, ca_cert, insecure_http)

@@ -14,7 +14,7 @@ from daneel.cli.approve import NoSandbox, terminal_approver
 from daneel.cli.connection import clean_stdout, connect
 from daneel.cli.run import exit_code, judge, terminal
 from daneel.cli.run_view import RunView, printable
-from daneel.cli.server_options import CaCert, Door, InsecureHttp, KeyFiles, Keys, Servers
+from daneel.cli.server_options import CaCert, Door, InsecureHttp, KeyFiles, Keys, Serve, Servers
 from daneel.cli.signals import ends_on_sigterm
 from daneel.errors import UserError
 from daneel.harness.definition import Goal, Harness
@@ -37,7 +37,7 @@ def register(app: typer.Typer) -> None:
         skip: bool = typer.Option(False, "--skip", help="Do not make it again, without asking: the model is told."),
         anyway: bool = typer.Option(False, "--anyway", help="Also when the harness is not the one that began the run."),
         server: Servers = None,
-        serve: str | None = typer.Option(None, help="Start and stop a daneel server with this model instead."),
+        serve: Serve = None,
         model: str | None = typer.Option(None, help="Another of the server's models than before."),
         key: Keys = None,
         key_file: KeyFiles = None,

@@ -16,10 +16,11 @@ from daneel.bench.workspace import WorkFolder
 from daneel.cli.approve import NoSandbox, terminal_approver, warn_without_sandbox
 from daneel.cli.connection import INTERRUPTED, clean_stdout, connect, open_transcripts
 from daneel.cli.run_view import RunView
-from daneel.cli.server_options import CaCert, Door, InsecureHttp, KeyFiles, Keys, Servers
+from daneel.cli.server_options import CaCert, Door, InsecureHttp, KeyFiles, Keys, Serve, ServedModel, Servers
 from daneel.cli.signals import TERMINATED, ends_on_sigterm
 from daneel.cli.then import FAILED as THEN_FAILED
 from daneel.cli.then import Then, ThenFailed, hand_over
+from daneel.cli.values import given
 from daneel.errors import UserError
 from daneel.harness.definition import Goal, Harness
 from daneel.harness.files import HarnessFile, load
@@ -43,8 +44,8 @@ def register(app: typer.Typer) -> None:
         goal: str | None = typer.Option(None, help="A goal of the file: its prompt is asked, its check judges the run."),
         harness: str | None = typer.Option(None, help="Which harness of the file; by default its first."),
         server: Servers = None,
-        serve: str | None = typer.Option(None, help="Start and stop a daneel server with this model instead."),
-        model: str | None = typer.Option(None, help="Which of the server's models."),
+        serve: Serve = None,
+        model: ServedModel = None,
         key: Keys = None,
         key_file: KeyFiles = None,
         ca_cert: CaCert = None,
@@ -72,8 +73,7 @@ def register(app: typer.Typer) -> None:
         with clean_stdout(as_json) as out, ExitStack() as stack:
             sigterm = stack.enter_context(ends_on_sigterm())
             held = load(file)
-            changes = {"temperature": temperature, "max_turns": max_turns, "first_tool_choice": first_tool_choice}
-            options = {name: value for name, value in changes.items() if value is not None}
+            options = given(temperature=temperature, max_turns=max_turns, first_tool_choice=first_tool_choice)
             chosen = _harness_of(held, harness, options, no_sandbox=no_sandbox)
             warn_without_sandbox(chosen)
             wanted = _goal_of(held, prompt, goal)

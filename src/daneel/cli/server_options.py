@@ -22,6 +22,8 @@ Servers = Annotated[
         help=f"Base URL of a server; given again: one to ask when the others fail.  [default: {DEFAULT_SERVER}]",
     ),
 ]
+Serve = Annotated[str | None, typer.Option("--serve", help="Start and stop a daneel server with this model instead.")]
+ServedModel = Annotated[str | None, typer.Option("--model", help="Which of the server's models.")]
 Keys = Annotated[
     list[str] | None,
     typer.Option(

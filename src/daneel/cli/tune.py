@@ -23,7 +23,7 @@ from daneel.cli.approve import NoSandbox
 from daneel.cli.arms import split
 from daneel.cli.compare_report import console
 from daneel.cli.connection import INTERRUPTED, clean_stdout
-from daneel.cli.server_options import CaCert, Door, InsecureHttp, KeyFiles, Keys, Servers
+from daneel.cli.server_options import CaCert, Door, InsecureHttp, KeyFiles, Keys, Serve, ServedModel, Servers
 from daneel.cli.signals import TERMINATED, ends_on_sigterm
 from daneel.cli.trial_runs import Site, check_sources, explain_difference, find_site
 from daneel.cli.tune_work import finish, work
@@ -60,8 +60,8 @@ def register(app: typer.Typer) -> None:
         seed: int | None = typer.Option(None, help="Base of all seeds and draws  [default: drawn, and printed]"),
         resume: str | None = typer.Option(None, metavar="ID", help="Go on with a tuning: its id (t_…), or `last`."),
         server: Servers = None,
-        serve: str | None = typer.Option(None, help="Start and stop a daneel server with this model instead."),
-        model: str | None = typer.Option(None, help="Which of the server's models."),
+        serve: Serve = None,
+        model: ServedModel = None,
         key: Keys = None,
         key_file: KeyFiles = None,
         ca_cert: CaCert = None,

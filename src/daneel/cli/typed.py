@@ -8,10 +8,12 @@ same input always gives the same conversation. Lines that come at once at a term
 from __future__ import annotations
 
 import codecs
+import contextlib
 import os
 import queue
 import re
 import select
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Protocol
@@ -22,6 +24,7 @@ PASTE_S = 0.05
 """Lines that come within so many seconds of each other belong together."""
 
 WAKE_S = 0.2
+"""No wait is longer: a signal that arrives on the way into one does not end it."""
 
 MAX_MESSAGE_CHARS = 1_000_000
 HELP = "/tools lists the tools, /quit leaves; // at the start of a message stands for /"
@@ -29,6 +32,14 @@ ONCE_MORE = "Ctrl-C once more, or /quit, leaves"
 
 _COMMAND = re.compile(r"/\w+")
 """A message that is nothing else is a command. So `/usr/bin/env` and `/etc is what?` are not."""
+
+
+def typed_line() -> str:
+    """The next line of standard input. Raises EOFError, and KeyboardInterrupt at Ctrl-C whenever it comes."""
+    with contextlib.suppress(OSError, ValueError):  # no file that can be waited for
+        while not select.select([sys.stdin], [], [], WAKE_S)[0]:
+            pass
+    return input()
 
 
 class Voice(Protocol):
@@ -126,7 +137,7 @@ class Typed:
         return []
 
     def _get(self) -> str | None:
-        """The next message. A signal that arrives on the way into a wait does not end it, so no wait is long."""
+        """The next message. Raises KeyboardInterrupt at Ctrl-C whenever it comes."""
         while True:
             try:
                 return self._messages.get(timeout=WAKE_S)

@@ -75,3 +75,8 @@ def print_json(value: Any) -> None:
     """Indented on standard output; with escapes where its encoding may lack a character, so that it stays JSON."""
     is_utf8 = sys.stdout.encoding.lower().replace("-", "") == "utf8"
     print(json.dumps(value, indent=2, ensure_ascii=not is_utf8))
+
+
+def given(**options: Any) -> dict[str, Any]:
+    """Those of the options that were given."""
+    return {name: value for name, value in options.items() if value is not None}

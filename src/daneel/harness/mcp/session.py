@@ -121,9 +121,9 @@ class Session:
 
     async def _request(self, make: Callable[[Client], Awaitable[T]], sent: threading.Event) -> T:
         for _ in range(LOOKS):  # a server that has just ended is found out before anything is sent to it
-            await asyncio.sleep(LOOK_S)
-        if self._has_ended.is_set():
-            raise SessionEnded("it has ended", was_sent=False)
+            await asyncio.sleep(LOOK_S if self._where.url is None else 0)
+            if self._has_ended.is_set():
+                raise SessionEnded("it has ended", was_sent=False)
         sent.set()
         return await make(self.client)
 

@@ -40,11 +40,8 @@ from daneel.server.engines.kv_cache import KvCache
 from daneel.server.engines.llama_batch import LlamaBatch
 from daneel.server.engines.llama_cells import LlamaCells
 from daneel.server.engines.llama_sampler import SamplerChain, alternatives
-from daneel.server.engines.prefix import common_prefix_length
+from daneel.server.engines.prefix import MIN_SHARED_TOKENS, common_prefix_length
 from daneel.server.engines.prefix_tree import Holder
-
-MIN_SHARED_TOKENS = 16
-"""A prefix that another sequence is about to evaluate is waited for if it is at least so much longer than what is known."""
 
 
 def load(spec: EngineSpec, on_progress: LoadProgress) -> LlamaCppEngine:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+MIN_SHARED_TOKENS = 16
+"""A prefix that another sequence is about to evaluate is waited for if it is at least so much longer than what is known."""
+
 _BLOCK = 256
 
 

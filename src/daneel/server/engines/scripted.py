@@ -27,12 +27,10 @@ from daneel.server.engines.cache_tiers import Tiers
 from daneel.server.engines.checks import Limits, check_request
 from daneel.server.engines.counted_cells import BYTES_PER_TOKEN, CountedCells
 from daneel.server.engines.kv_cache import KvCache, Opened
-from daneel.server.engines.prefix import common_prefix_length
+from daneel.server.engines.prefix import MIN_SHARED_TOKENS, common_prefix_length
 from daneel.server.engines.script import Script, ScriptEntry, load_script
 
 DEFAULT_CONTEXT_TOKENS = 32_768
-MIN_SHARED_TOKENS = 16
-"""A prefix that another sequence is about to evaluate is waited for if it is at least so much longer than what is known."""
 
 _NUM_KEPT = 64
 CRASH_EXIT_CODE = 13
