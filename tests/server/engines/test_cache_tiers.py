@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from daneel.server.engines.base import EngineLoadError, PromptCache
-from daneel.server.engines.cache_tiers import LEFTOVER_AFTER_S, DiskTier, MemoryTier, Tiers
+from daneel.server.engines.cache_file import LEFTOVER_AFTER_S
+from daneel.server.engines.cache_tiers import DiskTier, MemoryTier, Tiers
 
 IDS = list(range(40))
 STATE = bytes(range(256))

@@ -1,20 +1,14 @@
 """Where sequences are kept that left the KV cells: host memory, then a disk, so that a restart does not lose them.
 
-A file on disk is one sequence: two HMAC-SHA256, of the head and of the whole, then the head (sizes, tenant, token ids) and the
-state. Their key is a secret of this server mixed with the model, its template, the engine's build and the tenant: a file of
-another, or one with a single flipped bit, is not a kept sequence but nothing. At start only heads are read; the whole is
-checked before a file is first offered, and whenever it is read. Files have mode 0600.
+At start only the heads of files are read; the whole is checked before a file is first offered, and whenever it is read.
 """
 
 from __future__ import annotations
 
-import array
 import contextlib
 import hashlib
 import hmac
 import os
-import struct
-import tempfile
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -23,22 +17,12 @@ from pathlib import Path
 
 from daneel.errors import UserError
 from daneel.server.engines.base import EngineLoadError, PromptCache
+from daneel.server.engines.cache_file import CacheFiles, Found, Key, delete_leftovers, write
 from daneel.server.engines.cache_state import CacheEntry
 from daneel.server.engines.kv_cache import Tier
 from daneel.server.engines.prefix import common_prefix_length
 from daneel.server.engines.quotas import oldest_of_greediest
 from daneel.server.secret import read_or_make_secret
-
-MAGIC = b"daneelkv2\n"
-_SIZES = struct.Struct("<IQQ")
-"""Of the tenant, the packed ids and the state, in bytes."""
-_MAC_BYTES = 32
-LEFTOVER_SUFFIX = ".kv.part"
-LEFTOVER_AFTER_S = 3600.0
-"""A file that is still being written after so long is what a killed server left."""
-_IDS = "i"
-
-Key = tuple[str, tuple[int, ...]]
 
 
 @dataclass(slots=True)
@@ -57,17 +41,6 @@ class KeptState:
 
     state: bytes
     kept_at: float
-
-
-@dataclass(frozen=True, slots=True)
-class _Head:
-    """What stands before a file's state. `packed` are its bytes; the state begins at `end`."""
-
-    key: Key
-    packed: bytes
-    whole_mac: bytes
-    end: int
-    num_bytes: int
 
 
 class MemoryTier:
@@ -160,22 +133,22 @@ class DiskTier:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         # it must stay, or what was kept cannot be told from what was forged
         root = hashlib.sha256(read_or_make_secret(folder / "secret")).digest()
-        self._secret = hmac.digest(root, scope.encode(), "sha256")
+        self._files = CacheFiles(hmac.digest(root, scope.encode(), "sha256"))
         self._kept: OrderedDict[Key, KeptFile] = OrderedDict()
         self._others: OrderedDict[Path, tuple[bytes, int]] = OrderedDict()
         """Files of other scopes: whose, as they say themselves, and their bytes; the longest unused first."""
-        _delete_leftovers(folder)
+        delete_leftovers(folder)
         for path in sorted(folder.glob("*.kv"), key=_mtime):
             if path.is_file():  # to open a named pipe would wait for ever
                 self._note(path)
 
     def put(self, tenant: str, ids: Sequence[int], state: bytes) -> None:
-        data = self._packed(tenant, ids, state)
+        data = self._files.packed(tenant, ids, state)
         if len(data) > self.max_bytes:
             return
-        path = self._folder / f"{self._mac(tenant, _packed_ids(ids)).hex()[:40]}.kv"
+        path = self._folder / self._files.name(tenant, ids)
         with contextlib.suppress(OSError):
-            _write(path, data)
+            write(path, data)
             self._kept.pop((tenant, tuple(ids)), None)
             self._kept[tenant, tuple(ids)] = KeptFile(path, len(data), time.time(), checked=True)
             self.trim()
@@ -204,58 +177,24 @@ class DiskTier:
         data = b""
         with contextlib.suppress(OSError):
             data = kept.path.read_bytes()
-        head = self._head(data)
-        state = data[head.end :] if head is not None else b""
-        if head is None or head.key != key or not hmac.compare_digest(head.whole_mac, self._mac(tenant, head.packed, state)):
+        state = self._files.state(data, key)
+        if state is None:
             self._drop(key)
             return None
         kept.checked = True
         return state
 
-    def _mac(self, tenant: str, *parts: bytes) -> bytes:
-        mac = hmac.new(hmac.digest(self._secret, tenant.encode(), "sha256"), digestmod="sha256")
-        for part in parts:
-            mac.update(part)
-        return mac.digest()
-
-    def _packed(self, tenant: str, ids: Sequence[int], state: bytes) -> bytes:
-        owner, packed_ids = tenant.encode(), _packed_ids(ids)
-        head = _SIZES.pack(len(owner), len(packed_ids), len(state)) + owner + packed_ids
-        return MAGIC + self._mac(tenant, head) + self._mac(tenant, head, state) + head + state
-
-    def _head(self, data: bytes) -> _Head | None:
-        """The head of a file of ours; `None` for anything else. `data` need not hold the state, but all before it."""
-        start = len(MAGIC) + 2 * _MAC_BYTES
-        if not data.startswith(MAGIC) or len(data) < start + _SIZES.size:
-            return None
-        owner_size, ids_size, state_size = _SIZES.unpack_from(data, start)
-        at = start + _SIZES.size + owner_size
-        end = at + ids_size
-        if end > len(data) or ids_size % array.array(_IDS).itemsize:
-            return None
-        tenant = data[at - owner_size : at].decode(errors="replace")
-        packed = data[start:end]
-        if not hmac.compare_digest(data[len(MAGIC) : len(MAGIC) + _MAC_BYTES], self._mac(tenant, packed)):
-            return None
-        ids = array.array(_IDS)
-        ids.frombytes(data[at:end])
-        return _Head((tenant, tuple(ids)), packed, data[start - _MAC_BYTES : start], end, end + state_size)
-
     def _note(self, path: Path) -> None:
         """Take up a file of an earlier run; what is not ours is left where it is."""
-        with contextlib.suppress(OSError), path.open("rb") as file:
-            data = file.read(len(MAGIC) + 2 * _MAC_BYTES + _SIZES.size)
-            if data.startswith(MAGIC) and len(data) >= _SIZES.size:
-                owner_size, ids_size, _ = _SIZES.unpack_from(data, len(data) - _SIZES.size)
-                status = os.fstat(file.fileno())
-                num_bytes = status.st_size
-                data += file.read(min(owner_size + ids_size, num_bytes))
-                head = self._head(data)
-                if head is not None and head.num_bytes == num_bytes:
-                    self._kept[head.key] = KeptFile(path, num_bytes, status.st_mtime)
-                elif head is None:
-                    start = len(MAGIC) + 2 * _MAC_BYTES + _SIZES.size
-                    self._others[path] = data[start : start + owner_size], num_bytes
+        found: Found | None = None
+        with contextlib.suppress(OSError):
+            found = self._files.found(path)
+        if found is None:
+            return
+        if found.head is None:
+            self._others[path] = found.owner, found.num_bytes
+        else:
+            self._kept[found.head.key] = KeptFile(path, found.num_bytes, found.kept_at)
 
     @property
     def takes(self) -> bool:
@@ -351,31 +290,6 @@ def _longest(
         if length and (not whole or length == len(known)) and (best is None or length > best[0]):
             best = length, known, name
     return best
-
-
-def _packed_ids(ids: Sequence[int]) -> bytes:
-    return array.array(_IDS, ids).tobytes()
-
-
-def _write(path: Path, data: bytes) -> None:
-    """Whole or not at all. `mkstemp` gives it mode 0600."""
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, suffix=LEFTOVER_SUFFIX)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
-
-
-def _delete_leftovers(folder: Path) -> None:
-    oldest_at = time.time() - LEFTOVER_AFTER_S
-    for path in folder.glob(f"*{LEFTOVER_SUFFIX}"):
-        with contextlib.suppress(OSError):
-            if path.stat().st_mtime < oldest_at:
-                path.unlink()
 
 
 def _mtime(path: Path) -> float:
