@@ -14,7 +14,7 @@ setup: $(VENV)/.ready-llama  ## make .venv with daneel and its llama.cpp engine 
 
 demo: $(VENV)/.ready-llama   ## serve a real model, run four harnesses on it, print their effectiveness
 	@$(BIN)/daneel models pull smollm2-135m
-	@$(BIN)/daneel measure examples/clock.py --goal now --serve smollm2-135m --trials 5 --show-transcript
+	@$(BIN)/daneel measure examples/clock.py --goal now --serve smollm2-135m --trials 5 --parallel 4 --show-transcript
 
 test: check          ## lint, types and tests (sampled forms of the long ones)
 	$(BIN)/pytest -n 2 --dist loadfile
